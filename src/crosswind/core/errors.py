@@ -1,0 +1,97 @@
+"""The exceptions a user can meet, and how their sentences are made.
+
+CrosswindError                 anything that Crosswind refuses; the command line prints it and exits with status 2
+├── InputError                 something the user wrote: names the field, the problem and the valid choices
+├── DataError                  a file or table that cannot be read as what it should be
+├── NeedsError                 a method was given data that it cannot work with
+├── StoreError                 a store that cannot be opened, read or written
+└── RunError                   a run that failed; carries the reason that the store records
+
+Every message is one sentence on one line, without a trailing line break.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CrosswindError",
+    "DataError",
+    "InputError",
+    "NeedsError",
+    "RunError",
+    "StoreError",
+    "nearest",
+    "one_line",
+    "unknown",
+]
+
+SHOWN_CHOICES = 12
+
+
+class CrosswindError(Exception):
+    """Base of everything that Crosswind refuses. The message is one sentence that a user can act on."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class InputError(CrosswindError):
+    """A value the user wrote is not valid.
+
+    `field` is the dotted path of the value (`data.digits.label`), `problem` says what is wrong with it, `choices` are the
+    valid values, if there is a list of them.
+    """
+
+    def __init__(self, field: str, problem: str, choices: Iterable[object] | None = None) -> None:
+        self.field, self.problem = field, problem
+        self.choices = None if choices is None else [str(choice) for choice in choices]
+        super().__init__(f"{field}: {problem}{_listing(self.choices)}" if field else f"{problem}{_listing(self.choices)}")
+
+
+class DataError(CrosswindError):
+    """A file or a table cannot be read as what it should be."""
+
+
+class NeedsError(CrosswindError):
+    """A method needs groups, environments or pairs that the training rows do not have."""
+
+
+class StoreError(CrosswindError):
+    """A store cannot be opened, read or written."""
+
+
+class RunError(CrosswindError):
+    """A run failed; the message is the reason that the store records."""
+
+
+def one_line(text: str, limit: int = 1000) -> str:
+    """`text` with all white space runs, line breaks included, made one space, cut at `limit` characters."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice most like `word`, or None when nothing is alike (difflib ratio under 0.6)."""
+    by_folded = {choice.casefold(): choice for choice in choices}
+    found = difflib.get_close_matches(str(word).casefold(), list(by_folded), n=1)
+    return by_folded[found[0]] if found else None
+
+
+def unknown(field: str, what: str, word: object, choices: Iterable[object]) -> InputError:
+    """The error for a name that is not in a list: names the nearest valid one and the list."""
+    names = [str(choice) for choice in choices]
+    guess = nearest(str(word), names)
+    hint = f", did you mean {guess!r}?" if guess else ""
+    return InputError(field, f"unknown {what} {str(word)!r}{hint}", names)
+
+
+def _listing(choices: list[str] | None) -> str:
+    if choices is None:
+        return ""
+    if not choices:
+        return " (there are none to choose from)"
+    shown = ", ".join(choices[:SHOWN_CHOICES])
+    more = len(choices) - SHOWN_CHOICES
+    return f" (valid: {shown}{f' and {more} more' if more > 0 else ''})"

@@ -1,0 +1,244 @@
+"""Hyperparameters declared once, where they are used, and the other facts that a registered class declares.
+
+A *knob* is a dataclass field with its domain, its search range, the grids the papers used and the source of its default.
+Lists, documentation, study files and search grids are all made from these declarations. Nothing here needs torch: the
+registry evaluates the declarations of a file without running the rest of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import InputError, unknown
+
+__all__ = ["REQUIRED", "Knob", "Limit", "Log", "Needs", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True)
+class Log:
+    """A search range, drawn evenly in the logarithm when `log`, else evenly in the value; or a set of choices."""
+
+    low: float
+    high: float
+    log: bool = True
+    choices: tuple[Any, ...] = ()
+
+    def ends(self) -> tuple[Any, ...]:
+        """The values at the two ends of the range; every choice, where there is a set."""
+        return self.choices or (self.low, self.high)
+
+
+def log(low: float, high: float) -> Log:
+    """A search range that is drawn evenly in the logarithm."""
+    return Log(low, high)
+
+
+def linear(low: float, high: float) -> Log:
+    """A search range that is drawn evenly."""
+    return Log(low, high, log=False)
+
+
+def choose(*values: Any) -> Log:
+    """A search over a set of values."""
+    return Log(0.0, 0.0, log=False, choices=values)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One declared hyperparameter.
+
+    `domain` is an interval `"[0, inf)"` for numbers or a set `"{a, b}"` for words; empty means that the class itself checks.
+    `annotation` is the text of the field's type. `grid` maps a paper's key to the values that it searched.
+    """
+
+    name: str
+    annotation: str
+    default: Any
+    domain: str = ""
+    search: Log | None = None
+    grid: Mapping[str, list[Any]] | None = None
+    source: str = ""
+    doc: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether the user must give a value."""
+        return self.default is REQUIRED
+
+    def describe(self) -> dict[str, Any]:
+        """The knob as plain values for JSON."""
+        return {
+            "name": self.name,
+            "type": self.annotation,
+            "default": None if self.required else self.default,
+            "required": self.required,
+            "domain": self.domain,
+            "search": None if self.search is None else list(self.search.ends()),
+            "grid": dict(self.grid or {}),
+            "source": self.source,
+            "doc": self.doc,
+        }
+
+
+def knob(
+    default: Any = REQUIRED,
+    *,
+    domain: str = "",
+    search: Log | None = None,
+    grid: Mapping[str, list[Any]] | None = None,
+    source: str = "",
+    doc: str = "",
+) -> Any:
+    """Declare a hyperparameter as a dataclass field. Without a default the user must give it."""
+    metadata = {"knob": {"domain": domain, "search": search, "grid": grid, "source": source, "doc": doc}}
+    if default is REQUIRED:
+        return dataclasses.field(metadata=metadata)
+    if isinstance(default, list | dict | set):
+        return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def knobs_of(cls: type) -> tuple[Knob, ...]:
+    """The knobs of a dataclass, in the order of its fields."""
+    found = []
+    for item in dataclasses.fields(cls):
+        declared = item.metadata.get("knob")
+        if declared is None:
+            continue
+        default: Any = item.default
+        if default is dataclasses.MISSING:
+            factory = item.default_factory
+            default = REQUIRED if factory is dataclasses.MISSING else factory()
+        kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
+        found.append(Knob(item.name, kind, default, **declared))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method must be given; checked before any work starts.
+
+    `groups`: a cell of label and attributes for every training row. `environments`: at least two environments.
+    `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups) or `"per-environment"`
+    (equal shares of environments). `pairs`: rows that come in aligned pairs (`"view"`, `"instance"`, `"class"`). `taps`: names of
+    the model stages whose features it reads. `labels`: whether it trains on labels at all.
+    """
+
+    groups: bool = False
+    environments: bool = False
+    sampler: str = "epoch"
+    pairs: str = ""
+    taps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The values of knobs at which a method becomes another one: a free test.
+
+    `equals` is a registered method or one of the named references `"erm"`, `"erm-group-mean"`. `reason` says why there is none.
+    """
+
+    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    equals: str = "erm"
+    reason: str = ""
+
+    @classmethod
+    def none(cls, reason: str) -> Limit:
+        """No limit exists; `reason` says why."""
+        return cls({}, "", reason)
+
+
+_INTERVAL = re.compile(r"^([\[(])\s*([^,]+?)\s*,\s*([^,]+?)\s*([\])])$")
+
+
+def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what: str) -> dict[str, Any]:
+    """All knobs with the user's values put in, each checked against its type and domain.
+
+    `field` is the dotted path that errors name; `what` names the thing (`method 'groupdro'`). Raises `InputError`.
+    """
+    by_name = {item.name: item for item in knobs}
+    for name in values:
+        if name not in by_name:
+            raise unknown(f"{field}.{name}" if field else str(name), f"setting of {what}", name, by_name)
+    out = {}
+    for item in knobs:
+        path = f"{field}.{item.name}" if field else item.name
+        if item.name in values:
+            out[item.name] = check(item, values[item.name], path)
+        elif item.required:
+            raise InputError(path, f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""))
+        else:
+            out[item.name] = item.default
+    return out
+
+
+def check(item: Knob, value: Any, path: str) -> Any:
+    """`value` as the knob's type, or an `InputError` that names the path and the domain."""
+    kinds = [part.strip() for part in item.annotation.split("|")]
+    if value is None:
+        if "None" in kinds:
+            return None
+        raise InputError(path, f"must be {_expected(item)}, not empty")
+    plain = {"int", "float", "str", "bool"}
+    simple = [kind for kind in kinds if kind in plain]
+    if simple and all(kind in plain or kind == "None" for kind in kinds):
+        value = _coerce(simple, value, path, item)
+    if item.domain:
+        _within(item, value, path)
+    return value
+
+
+def _coerce(kinds: list[str], value: Any, path: str, item: Knob) -> Any:
+    if isinstance(value, bool):
+        if "bool" in kinds:
+            return value
+    elif isinstance(value, int):
+        if "int" in kinds:
+            return value
+        if "float" in kinds:
+            return float(value)
+    elif isinstance(value, float):
+        if "float" in kinds:
+            if math.isnan(value):
+                raise InputError(path, f"must be {_expected(item)}, not a NaN")
+            return value
+        if "int" in kinds and value.is_integer():
+            return int(value)
+    elif isinstance(value, str) and "str" in kinds:
+        return value
+    raise InputError(path, f"must be {_expected(item)}, not {value!r}")
+
+
+def _expected(item: Knob) -> str:
+    names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "None": "null"}
+    kinds = " or ".join(names.get(part.strip(), part.strip()) for part in item.annotation.split("|"))
+    return f"{kinds} in {item.domain}" if item.domain else kinds
+
+
+def _within(item: Knob, value: Any, path: str) -> None:
+    if item.domain.startswith("{"):
+        words = [word.strip() for word in item.domain.strip("{}").split(",")]
+        if str(value) not in words:
+            raise unknown(path, "value", value, words)
+        return
+    match = _INTERVAL.match(item.domain)
+    if match is None or isinstance(value, str) or not isinstance(value, int | float):
+        return
+    low, high = float(match[2]), float(match[3])
+    above = value >= low if match[1] == "[" else value > low
+    below = value <= high if match[4] == "]" else value < high
+    if not (above and below):
+        raise InputError(path, f"must be in {item.domain}, not {value!r}")

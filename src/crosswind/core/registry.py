@@ -1,0 +1,245 @@
+"""Find by name, without importing: the facts of every registered class are read from its file.
+
+A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and help must start at once, so
+they may not import torch, which most of these files do. The registry therefore parses each file of a room and evaluates only
+the *declarations* of a registered class (docstring, knobs, needs, limit, version) in a namespace that holds nothing but the
+declaring words of `crosswind.core.knobs`. `load` imports the file when the class itself is wanted. A contract test compares
+the facts read this way with the class.
+
+Classes outside the package come by the entry-point group `crosswind`, whose values name modules, or are registered by being
+defined in the running program.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crosswind.core import knobs as declarations
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.knobs import Knob, Limit, Needs
+
+__all__ = ["ROOMS", "Facts", "facts", "listing", "load", "register"]
+
+C = TypeVar("C", bound=type)
+
+# room -> (package whose files are read, kinds that live there)
+ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "methods": ("crosswind.methods", ("method", "augmentation", "architecture")),
+    "models": ("crosswind.models", ("model",)),
+    "sources": ("crosswind.data.sources", ("source",)),
+    "shifts": ("crosswind.shifts", ("shift",)),
+    "transforms": ("crosswind.transforms", ("transform",)),
+    "estimators": ("crosswind.estimators", ("estimator",)),
+}
+_WORDS: dict[str, Any] = {name: getattr(declarations, name) for name in declarations.__all__}
+_DECLARED = ("needs", "limit", "version", "family", "extra", "hooks")
+_LIVE: dict[tuple[str, str], type] = {}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a registered class without importing it."""
+
+    name: str
+    kind: str
+    room: str
+    module: str
+    qualname: str
+    doc: str
+    knobs: tuple[Knob, ...] = ()
+    needs: Needs | None = None
+    limit: Limit | None = None
+    version: int = 1
+    family: Any = None
+    extra: str | None = None
+    defines: tuple[str, ...] = field(default=())
+
+    @property
+    def summary(self) -> str:
+        """The first line of the docstring."""
+        return self.doc.strip().splitlines()[0] if self.doc.strip() else ""
+
+    def describe(self) -> dict[str, Any]:
+        """The facts as plain values for JSON."""
+        out: dict[str, Any] = {"name": self.name, "kind": self.kind, "summary": self.summary, "version": self.version}
+        out["knobs"] = [item.describe() for item in self.knobs]
+        if self.needs is not None:
+            out["needs"] = {key: value for key, value in vars(self.needs).items() if value}
+        if self.limit is not None:
+            out["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
+        if self.family:
+            out["family"] = self.family
+        if self.room == "methods":
+            out["hooks"] = list(self.defines)
+        return out
+
+
+def register(name: str, *, kind: str) -> Callable[[C], C]:
+    """Give a class its name. A second class of the same name and room is an error, wherever it comes from."""
+    room = _room_of(kind)
+
+    def attach(cls: C) -> C:
+        known = _LIVE.get((room, name))
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise InputError("name", f"{name!r} is already registered in {room} by {known.__module__}.{known.__qualname__}")
+        _LIVE[room, name] = cls
+        cls.registered_name = name  # type: ignore[attr-defined]
+        cls.registered_kind = kind  # type: ignore[attr-defined]
+        return cls
+
+    return attach
+
+
+def listing(room: str) -> list[Facts]:
+    """The facts of everything in a room, by name."""
+    if room not in ROOMS:
+        raise unknown("kind", "kind of thing", room, ROOMS)
+    found = dict(_scan(room))
+    for (live_room, name), cls in _LIVE.items():
+        if live_room == room and name not in found:
+            found[name] = _facts_of_class(cls, room)
+    return [found[name] for name in sorted(found)]
+
+
+def facts(room: str, name: str, field: str = "name") -> Facts:
+    """The facts of one thing; an unknown name is an `InputError` on `field` with the nearest names."""
+    scanned = _scan(room)
+    if name in scanned:
+        return scanned[name]
+    if (room, name) in _LIVE:
+        return _facts_of_class(_LIVE[room, name], room)
+    raise unknown(field, room.removesuffix("s"), name, [item.name for item in listing(room)])
+
+
+def load(room: str, name: str, field: str = "name") -> type:
+    """The class itself; imports its file."""
+    known = facts(room, name, field)
+    if (room, name) not in _LIVE:
+        module = importlib.import_module(known.module)
+        _LIVE.setdefault((room, name), getattr(module, known.qualname))
+    return _LIVE[room, name]
+
+
+def facts_of_class(cls: type) -> Facts:
+    """The facts of a class that is already imported, for the contract test and for classes of the running program."""
+    return _facts_of_class(cls, _room_of(cls.registered_kind))  # type: ignore[attr-defined]
+
+
+def _room_of(kind: str) -> str:
+    for room, (_, kinds) in ROOMS.items():
+        if kind in kinds:
+            return room
+    raise unknown("kind", "kind", kind, [kind for _, kinds in ROOMS.values() for kind in kinds])
+
+
+@cache
+def _scan(room: str) -> dict[str, Facts]:
+    package, kinds = ROOMS[room]
+    found: dict[str, Facts] = {}
+    places = [(f"{package}.{path.stem}", path) for path in _files_of(package)]
+    places += _plugins()
+    for module, path in places:
+        for item in _read(module, path, room, kinds):
+            if item.name in found:
+                raise InputError("name", f"{item.name!r} is registered in {room} by {found[item.name].module} and {item.module}")
+            found[item.name] = item
+    return found
+
+
+def _files_of(package: str) -> list[Path]:
+    # The path of the package is known from ours: asking the import system would import the parent packages.
+    folder = Path(__file__).resolve().parents[1].joinpath(*package.split(".")[1:])
+    return sorted(path for path in folder.glob("*.py") if path.stem != "__init__")
+
+
+@cache
+def _plugins() -> list[tuple[str, Path]]:
+    found = []
+    for point in importlib.metadata.entry_points(group="crosswind"):
+        spec = importlib.util.find_spec(point.value)
+        if spec is not None and spec.origin is not None:
+            found.append((point.value, Path(spec.origin)))
+    return found
+
+
+def _read(module: str, path: Path, room: str, kinds: tuple[str, ...]) -> list[Facts]:
+    text = path.read_text(encoding="utf-8")
+    if "@register(" not in text:
+        return []
+    found = []
+    for node in ast.parse(text, filename=str(path)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "register":
+                name = ast.literal_eval(decorator.args[0])
+                kind = next(ast.literal_eval(word.value) for word in decorator.keywords if word.arg == "kind")
+                if kind in kinds:
+                    found.append(_facts_of_node(node, name, kind, room, module))
+    return found
+
+
+def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str) -> Facts:
+    read: dict[str, Any] = {}
+    declared: dict[str, Any] = {}
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
+            if isinstance(item.value, ast.Call) and getattr(item.value.func, "id", "") == "knob":
+                read[item.target.id] = (ast.unparse(item.annotation), _evaluate(item.value, module))
+            elif item.target.id in _DECLARED:
+                declared[item.target.id] = _evaluate(item.value, module)
+        elif isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
+            if item.targets[0].id in _DECLARED:
+                declared[item.targets[0].id] = _evaluate(item.value, module)
+    found = []
+    for label, (annotation, value) in read.items():
+        default = value.default
+        if default is MISSING:
+            default = declarations.REQUIRED if value.default_factory is MISSING else value.default_factory()
+        found.append(Knob(label, annotation, default, **value.metadata["knob"]))
+    defines = tuple(item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"))
+    doc = ast.get_docstring(node) or ""
+    return Facts(name, kind, room, module, node.name, doc, tuple(found), defines=defines, **_shown(declared))
+
+
+def _evaluate(node: ast.expr, module: str) -> Any:
+    # Only declarations of this package's files and of installed plug-ins reach this point, the same code that an import would run.
+    try:
+        return eval(compile(ast.Expression(node), module, "eval"), {"__builtins__": {}, "float": float}, dict(_WORDS))
+    except NameError as error:
+        raise InputError(module, f"line {node.lineno}: a declaration may use only {', '.join(sorted(_WORDS))} ({error})") from None
+
+
+def _shown(declared: dict[str, Any]) -> dict[str, Any]:
+    return {key: declared[key] for key in ("needs", "limit", "version", "family", "extra") if key in declared}
+
+
+def _facts_of_class(cls: type, room: str) -> Facts:
+    import inspect
+
+    declared = {key: cls.__dict__[key] for key in _DECLARED if key in cls.__dict__}
+    defines = tuple(key for key, value in cls.__dict__.items() if inspect.isfunction(value) and not key.startswith("_"))
+    return Facts(
+        cls.registered_name,  # type: ignore[attr-defined]
+        cls.registered_kind,  # type: ignore[attr-defined]
+        room,
+        cls.__module__,
+        cls.__qualname__,
+        inspect.cleandoc(cls.__doc__ or ""),
+        declarations.knobs_of(cls),
+        defines=defines,
+        **_shown(declared),
+    )
+
+
+def forget(room: str, name: str) -> None:
+    """Take a class of the running program out again (tests and notebooks that define one name twice)."""
+    _LIVE.pop((room, name), None)

@@ -1,0 +1,87 @@
+"""Plain values that several layers share, and how a value becomes a key.
+
+Units, once and for all: accuracy is a fraction in [0, 1], loss is in nats, time in seconds, memory in bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PlannedRun", "Predictions", "canonical", "digest", "digest_arrays"]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What one model said about one set of rows.
+
+    `ids` int64 [n] row ids of the source; `label` int64 [n] true labels, -1 where there is none; `group` int64 [n] cell of
+    each row for per-group scores; `answer` int64 [n] predicted labels, -1 for an answer that could not be parsed;
+    `logits` float32 [n, k] or None where the model gives only answers.
+    """
+
+    ids: NDArray[np.int64]
+    label: NDArray[np.int64]
+    group: NDArray[np.int64]
+    answer: NDArray[np.int64]
+    logits: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.ids)
+        for name in ("label", "group", "answer"):
+            if getattr(self, name).shape != (n,):
+                raise ValueError(f"Predictions.{name} has shape {getattr(self, name).shape}, not ({n},)")
+        if self.logits is not None and (self.logits.ndim != 2 or len(self.logits) != n):
+            raise ValueError(f"Predictions.logits has shape {self.logits.shape}, not ({n}, k)")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def canonical(value: Any) -> str:
+    """`value` as JSON that is the same for equal values: sorted keys, no spaces, NaN refused."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain)
+
+
+def digest(value: Any, length: int = 32) -> str:
+    """The first `length` hexadecimal digits of the SHA-256 of `canonical(value)`."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+
+
+def digest_arrays(arrays: Mapping[str, NDArray[Any]], length: int = 32) -> str:
+    """A digest of named arrays: names, dtypes, shapes and bytes."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+        total.update(array.tobytes() if array.size < 1 else memoryview(array).cast("B"))
+    return total.hexdigest()[:length]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.integer | np.floating | np.bool_):
+        return value.item()
+    if isinstance(value, tuple | set | frozenset):
+        return sorted(value) if isinstance(value, set | frozenset) else list(value)
+    raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run as the plan knows it.
+
+    `key` names the run everywhere and is the digest of everything that decides its numbers. `spec` is the resolved
+    specification as plain JSON values; `labels` are the columns by which reports group runs (data, shift, size, method,
+    model, seed, point); `needs` are the keys of the runs that must be finished first.
+    """
+
+    key: str
+    spec: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    needs: tuple[str, ...] = ()
