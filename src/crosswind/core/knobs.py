@@ -16,7 +16,7 @@ from typing import Any
 
 from crosswind.core.errors import InputError, unknown
 
-__all__ = ["REQUIRED", "Knob", "Limit", "Log", "Needs", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
+__all__ = ["REQUIRED", "Knob", "Limit", "Log", "Needs", "check", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
 
 
 class _Required:
@@ -120,7 +120,7 @@ def knobs_of(cls: type) -> tuple[Knob, ...]:
             continue
         default: Any = item.default
         if default is dataclasses.MISSING:
-            factory = item.default_factory
+            factory: Any = item.default_factory
             default = REQUIRED if factory is dataclasses.MISSING else factory()
         kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
         found.append(Knob(item.name, kind, default, **declared))

@@ -26,7 +26,7 @@ from crosswind.core import knobs as declarations
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Knob, Limit, Needs
 
-__all__ = ["ROOMS", "Facts", "facts", "listing", "load", "register"]
+__all__ = ["ROOMS", "Facts", "facts", "facts_of_class", "forget", "listing", "load", "register"]
 
 C = TypeVar("C", bound=type)
 

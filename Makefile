@@ -1,0 +1,59 @@
+# Everything runs inside .venv; `make demo` and `make test` set it up when they need it.
+# PYTHON is the interpreter the environment is made with (3.11 or newer): make demo PYTHON=python3.12
+
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/setup.stamp
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all verify lint format lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## make .venv with the tested versions and install Crosswind into it, editable
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Crosswind needs Python 3.11 or newer; name one: make setup PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test "$$($(BIN)/uv --version 2>/dev/null | cut -d ' ' -f 2)" = "$(UV_VERSION)" \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes --compile-bytecode -r requirements.lock
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
+	@# Compiled here, whatever the environment says: an uncompiled import of the package costs several times as much.
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src
+	@touch $@
+
+demo: setup ## run the main job on real data and print its tables (a few minutes)
+	$(BIN)/crosswind run demo --workers 2 --out demo-out
+
+test: setup ## the default tests (under three minutes on two cores)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup ## format check, ruff, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-all: lint ## what continuous integration runs: lint, then every test but the long drills
+	$(BIN)/python -m pytest -m "not verify" --durations=20 $(PYTEST_ARGS)
+
+verify: setup ## the long drills
+	$(BIN)/python -m pytest -m verify --durations=20 $(PYTEST_ARGS)
+
+format: setup ## format the code and apply ruff's safe fixes
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+lock: setup ## resolve requirements.lock anew; newer versions only with UV_ARGS=--upgrade
+	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet $(UV_ARGS) --output-file requirements.lock
+
+clean: ## remove the environment and what the tools cached
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Plain values, named random streams, hyperparameters, the registry and the exceptions: what every other room stands on."""

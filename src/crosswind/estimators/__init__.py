@@ -1,0 +1,1 @@
+"""Accuracy without labels: one file an estimator."""

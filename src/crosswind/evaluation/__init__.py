@@ -1,0 +1,1 @@
+"""Scores of predictions and comparisons over seeds: pure functions of plain values."""

@@ -1,0 +1,1 @@
+"""Networks as stages, features and head, built from a name."""

@@ -1,0 +1,1 @@
+"""The one training loop, with its settings, selection rules and checkpoints."""

@@ -1,0 +1,47 @@
+"""What every test runs under: one thread, repeatable properties, no network."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Read by the libraries when they are first imported, and inherited by the processes that tests start.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS"):
+    os.environ[_name] = "1"
+
+import pytest  # noqa: E402  (after the variables above)
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("crosswind", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.load_profile("crosswind")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the repository."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _one_torch_thread() -> Iterator[None]:
+    # Tests that never import torch must not pay for it.
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    yield
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.socket.connect
+
+    def local_only(self: socket.socket, address: object) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = address[0] if isinstance(address, tuple) else str(address)
+            if host not in ("127.0.0.1", "::1", "localhost"):
+                raise RuntimeError(f"a test tried to reach the network: {host}")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", local_only)

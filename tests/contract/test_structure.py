@@ -1,0 +1,184 @@
+"""The shape of the house: what every module exports, what each room may load, and what no tracked file may hold."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import crosswind
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "crosswind"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+# A sweep over an empty room proves nothing: raise this as the package grows.
+MODULES_AT_LEAST = 7
+
+# Importing these rooms and modules, as listing, planning, scoring and reporting do, loads none of the libraries below.
+LIGHT = (
+    "core",
+    "shifts",
+    "evaluation",
+    "reports",
+    "cli",
+    "data",
+    "studies/spec",
+    "studies/plan",
+    "studies/store",
+    "studies/engines",
+)
+LIGHT_SOURCES = ("data/sources",)
+HEAVY = ("torch", "torchvision", "sklearn", "pandas", "scipy.stats")
+HEAVY_FOR_SOURCES = ("torch", "torchvision", "sklearn", "pandas", "scipy", "PIL", "polars")
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout: there is no list of tracked files")
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def _exports(tree: ast.Module) -> tuple[list[str] | None, set[str], set[str]]:
+    """`__all__`, the public functions and classes, and every name bound at the top level."""
+    listed, public, bound = None, set(), set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+            if not node.name.startswith("_"):
+                public.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for name in ast.walk(target):
+                    if isinstance(name, ast.Name):
+                        bound.add(name.id)
+                        if name.id == "__all__":
+                            listed = ast.literal_eval(node.value) if node.value is not None else None
+        elif type(node).__name__ == "TypeAlias":
+            bound.add(node.name.id)  # type: ignore[attr-defined]
+    return listed, public, bound
+
+
+def test_number_of_modules_is_plausible() -> None:
+    assert len(MODULES) >= MODULES_AT_LEAST
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_dotted)
+def test_all_lists_the_public_definitions(path: Path) -> None:
+    listed, public, bound = _exports(ast.parse(path.read_text(encoding="utf-8")))
+    assert listed is not None, f"{_dotted(path)} has no __all__"
+    assert len(set(listed)) == len(listed)
+    assert public <= set(listed), f"public but not in __all__: {sorted(public - set(listed))}"
+    assert set(listed) <= bound, f"in __all__ but not defined here: {sorted(set(listed) - bound)}"
+
+
+def test_every_room_is_a_package_with_a_docstring() -> None:
+    rooms = sorted({path.parent for path in MODULES})
+    assert len(rooms) >= 1
+    for room in rooms:
+        text = (room / "__init__.py").read_text(encoding="utf-8")
+        assert ast.get_docstring(ast.parse(text)), f"{room.name}/__init__.py says nothing"
+
+
+def test_public_names_of_the_package_resolve() -> None:
+    assert sorted({"__version__", *crosswind._HOMES}) == sorted(crosswind.__all__)
+    for name in crosswind.__all__:
+        assert getattr(crosswind, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        _ = crosswind.no_such_name
+
+
+def test_version_is_the_one_of_the_project_file() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert crosswind.__version__ == project["version"]
+    assert f"## [{crosswind.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def _loaded_by(modules: list[str]) -> set[str]:
+    code = "import json, sys\n" + "".join(f"import {name}\n" for name in modules) + "print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _modules_of(places: tuple[str, ...], without: tuple[str, ...] = ()) -> list[str]:
+    found = []
+    for path in MODULES:
+        name = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        inside = [place for place in places if name == place or name.startswith(place + "/")]
+        if inside and not any(name.startswith(place + "/") for place in without):
+            found.append(_dotted(path))
+    return found
+
+
+def test_light_rooms_load_no_heavy_library() -> None:
+    modules = _modules_of(LIGHT, without=LIGHT_SOURCES)
+    assert len(modules) >= 5
+    assert sorted(set(HEAVY) & _loaded_by(modules)) == []
+
+
+def test_sources_load_no_table_or_image_library() -> None:
+    modules = _modules_of(LIGHT_SOURCES)
+    if not modules:
+        pytest.skip("no source yet")
+    assert sorted(set(HEAVY_FOR_SOURCES) & _loaded_by(modules)) == []
+
+
+def test_test_folders_mirror_the_package() -> None:
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(folders) >= 2
+    rooms = {path.parent.relative_to(PACKAGE) for path in MODULES} | {Path("contract")}
+    assert sorted(map(str, folders - rooms)) == []
+
+
+# Written in pieces, so that this file does not hold what it looks for.
+PLACES = [
+    "/" + r"(work|root|home/[a-z0-9_-]+|Users/[A-Za-z0-9_-]+|opt)/",
+    "https?://(" + "|".join(["py" + "pi", "files[.]python" + "hosted", "registry[.]npm" + "js", "deb[.]deb" + "ian"]) + ")",
+    "py" + r"pi\.org",
+]
+
+
+def test_no_tracked_file_holds_a_machine_path_or_a_registry_host() -> None:
+    pattern = re.compile("|".join(PLACES))
+    looked_at, found = 0, []
+    for path in _tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        looked_at += 1
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert looked_at >= 8
+    assert found == []
+
+
+def test_lock_file_holds_hashes_and_no_addresses() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if "://" in line or line.startswith("-")]
+    pinned = [line for line in lines if line and not line.startswith((" ", "#"))]
+    assert len(pinned) >= 50
+    assert not [line for line in pinned if "==" not in line or not line.endswith("\\")]
+    assert "torch==2.14.1 \\" in pinned
+    assert "torchvision==0.29.1 \\" in pinned
+
+
+def test_no_room_or_module_has_a_word_for_leftovers() -> None:
+    words = {"utils", "util", "misc", "helpers", "helper", "manager", "common"}
+    assert [_dotted(path) for path in PACKAGE.rglob("*.py") if words & set(re.split(r"[_./-]", _dotted(path)))] == []
+
+
+def test_size_of_modules() -> None:
+    long = {_dotted(path): count for path in MODULES if (count := len(path.read_text(encoding="utf-8").splitlines())) > 450}
+    assert long == {}
