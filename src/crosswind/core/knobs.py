@@ -16,7 +16,7 @@ from typing import Any
 
 from crosswind.core.errors import InputError, unknown
 
-__all__ = ["REQUIRED", "Knob", "Limit", "Log", "Needs", "check", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
+__all__ = ["REQUIRED", "Base", "Knob", "Limit", "Log", "Needs", "check", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
 
 
 class _Required:
@@ -128,13 +128,28 @@ def knobs_of(cls: type) -> tuple[Knob, ...]:
 
 
 @dataclass(frozen=True)
+class Base:
+    """The run that a method starts from: an ordinary run of `method` on the same split, model and seed, planned and done once.
+
+    `settings` are the training settings in which it differs from the method's own; `from_knobs` maps a training setting to the
+    knob of the method that holds its value (`{"epochs": "base_epochs"}`).
+    """
+
+    method: str = "erm"
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    from_knobs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Needs:
     """What a method must be given; checked before any work starts.
 
-    `groups`: a cell of label and attributes for every training row. `environments`: at least two environments.
-    `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups) or `"per-environment"`
-    (equal shares of environments). `pairs`: rows that come in aligned pairs (`"view"`, `"instance"`, `"class"`). `taps`: names of
-    the model stages whose features it reads. `labels`: whether it trains on labels at all.
+    `groups`: a cell of label and attributes for every training row, at least two of them with rows. `environments`: at least
+    two environments with rows. `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups)
+    or `"per-environment"` (equal shares of environments in every batch). `pairs`: rows that come in aligned pairs (`"view"`,
+    `"instance"`, `"class"`). `taps`: names of the model stages whose features it reads. `base`: the run whose weights it starts
+    from. `switches`: knobs that hold a training step at which the method changes; a run must be longer than each. `adapts`: the
+    knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive.
     """
 
     groups: bool = False
@@ -142,6 +157,9 @@ class Needs:
     sampler: str = "epoch"
     pairs: str = ""
     taps: tuple[str, ...] = ()
+    base: Base | None = None
+    switches: tuple[str, ...] = ()
+    adapts: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,7 +72,7 @@ class Facts:
         out: dict[str, Any] = {"name": self.name, "kind": self.kind, "summary": self.summary, "version": self.version}
         out["knobs"] = [item.describe() for item in self.knobs]
         if self.needs is not None:
-            out["needs"] = {key: value for key, value in vars(self.needs).items() if value}
+            out["needs"] = {key: value for key, value in asdict(self.needs).items() if value}
         if self.limit is not None:
             out["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
         if self.family:

@@ -1,0 +1,328 @@
+"""The contract of a method: what it is given, what it gives back, and the hooks that it may override.
+
+A method computes, the training loop acts: a method builds no optimiser, moves no device, seeds nothing, reads no file, prints
+nothing and knows no data set's name. Use the weakest hook that serves:
+
+    loss         nearly always; a pure function of modules, batch and state
+    modules      more networks, changed networks, fresh copies
+    optimisers   more than one, or other than the study's
+    state        tensors that live as long as the run: running weights, a memory per row
+    update       more than one descent a step, or alternation
+    stage        a later stage depends on an earlier one
+    predict      the prediction is not the model's forward pass
+    adapt        unlabelled evaluation inputs are used (declared by `needs.adapts`)
+
+This module does not import torch, so that `Info` and `check_needs` serve planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+from crosswind.core.errors import NeedsError
+from crosswind.core.knobs import Limit, Needs
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from crosswind.models.build import Model
+
+__all__ = [
+    "Batch",
+    "Examples",
+    "Info",
+    "Loss",
+    "MakeModel",
+    "Method",
+    "Modules",
+    "OptimiserSpec",
+    "Output",
+    "Pair",
+    "Stage",
+    "State",
+    "Tools",
+    "Unlabelled",
+    "check_needs",
+]
+
+Modules: TypeAlias = "dict[str, nn.Module]"
+State: TypeAlias = "dict[str, Tensor]"
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a method may know of a run before it starts; plain values.
+
+    `input_shape` (c, h, w). `n_rows` training rows. `group_counts[g]` and `environment_counts[e]` are numbers of training rows, 0
+    for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are the study's.
+    """
+
+    input_shape: tuple[int, ...]
+    n_classes: int
+    n_rows: int
+    group_names: tuple[str, ...] = ()
+    group_counts: tuple[int, ...] = ()
+    environment_names: tuple[str, ...] = ()
+    environment_counts: tuple[int, ...] = ()
+    class_counts: tuple[int, ...] = ()
+    steps: int = 0
+    batch: int = 128
+    lr: float = 1e-3
+
+    @property
+    def n_groups(self) -> int:
+        """The number of cells that have a name, with or without training rows."""
+        return len(self.group_counts)
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Steps in which the batches cover the training rows once."""
+        return self.n_rows / self.batch
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The aligned partner of every row of a batch: `x` like the batch's, `ids` int64 [n], `environment` int64 [n] or None."""
+
+    x: Tensor
+    ids: Tensor
+    environment: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of training rows.
+
+    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), texts int64 [n, t]. `y` int64 [n], noise included. `ids` int64
+    [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example carries its
+    parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64 [n]: cell;
+    `environment` int64 [n] or None. `step` counts from 0 in each stage, `epoch` is that of the first row, `progress` = step /
+    length of the stage, in [0, 1). `stage` is the stage's name.
+    """
+
+    x: Tensor
+    y: Tensor
+    ids: Tensor
+    group: Tensor
+    environment: Tensor | None = None
+    pair: Pair | None = None
+    step: int = 0
+    epoch: int = 0
+    progress: float = 0.0
+    stage: str = "main"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a loss function gives back.
+
+    `total`: the scalar that is descended, in nats. `terms`: scalars to be logged, without gradient; left as tensors, they are read
+    at validation only. `state`: new values of state tensors, put in place after the descent.
+    """
+
+    total: Tensor
+    terms: Mapping[str, Tensor] = field(default_factory=dict)
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OptimiserSpec:
+    """One declared optimiser: the loop builds, steps and checkpoints it.
+
+    `parameters`: what it updates; a parameter may stand in two optimisers. None for a number means the study's. `clip`: largest
+    norm of the gradient over all its parameters. `schedule(step, epoch)` multiplies the learning rate, both counted in the stage.
+    """
+
+    parameters: Sequence[nn.Parameter]
+    kind: str | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
+    momentum: float | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: float | None = None
+    schedule: Callable[[int, int], float] | None = None
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Training examples made by a method, added to the training rows of a stage.
+
+    `x` float [m, c, h, w] in (-1, 1) or uint8; `y` int64 [m]; `parents` int64 [m]: the training row each was made of, whose group
+    and environment it takes.
+    """
+
+    x: Tensor
+    y: Tensor
+    parents: Tensor
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of training.
+
+    `name` keys the random streams: two methods whose stages have the same name see the same batches. `start`: `"fresh"` (initial
+    weights again), `"best"` (the last stage's best in-distribution validation, state included) or `"last"`; the first stage is
+    fresh. Optimisers always start anew. `weights` float [n_rows]: rows are drawn in proportion, with replacement. `copies` int64
+    [n_rows]: rows stand so often in each epoch's permutation. `steps`: length, None for the study's. `stop`: whether the stop rule
+    applies; `patience` replaces the study's. `validate` False: nothing is measured, as where no classifier is trained yet.
+    """
+
+    name: str = "main"
+    start: str = "last"
+    weights: Tensor | None = None
+    copies: Tensor | None = None
+    extra: Examples | None = None
+    steps: int | None = None
+    stop: bool = True
+    patience: int | None = None
+    validate: bool = True
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a method says of n inputs: `logits` float [n, k], or `label` int64 [n] with -1 where the answer had none.
+
+    `label` is needed where the answer is not the largest logit; `parsed` bool [n] marks the answers that could be read.
+    """
+
+    logits: Tensor | None = None
+    label: Tensor | None = None
+    parsed: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Evaluation inputs without labels: `n` rows of one evaluation set that share `value` of `attribute` (None: the whole set).
+
+    `batches()` yields x of at most the evaluation batch's rows, in a fixed order. There is no label, group or environment here,
+    so that none can leak.
+    """
+
+    n: int
+    batches: Callable[[], Iterator[Tensor]]
+    attribute: str | None = None
+    value: str | None = None
+
+
+class MakeModel(Protocol):
+    """Builds one more model as the study configures it."""
+
+    def __call__(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
+        """A model with `n_classes` outputs (None: the data's) and the study's model knobs, some replaced by `knobs`.
+
+        The first call of a run has the initial weights that every method of the seed starts from, each further call others.
+        `base`: the weights of the base run that `needs.base` declares.
+        """
+        ...
+
+
+class Tools(Protocol):
+    """What the loop does for `update` and `stage`.
+
+    `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows] and `environment` int64 [n_rows]
+    or None are the training rows', on the run's device; `seed` is for `torch_seed` and `stream` inside `stage`.
+    """
+
+    info: Info
+    modules: Modules
+    state: State
+    y: Tensor
+    group: Tensor
+    environment: Tensor | None
+    seed: int
+
+    def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
+        """One step of the optimiser `name` down `loss()`; only its parameters get gradients. The default one is `"main"`."""
+        ...
+
+    def reset(self, name: str) -> None:
+        """Forget what the optimiser `name` has gathered."""
+        ...
+
+    def inputs(self, rows: Tensor | None = None) -> Tensor:
+        """Training inputs as the model takes them, un-augmented, float [m, c, h, w]; None: all."""
+        ...
+
+    def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
+        """What the method now says of training rows, or what the base run's model says, in evaluation mode; on the CPU."""
+        ...
+
+    def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
+        """Features [m, d] of training rows by `modules["model"]` or the base run's model, in evaluation mode; on the CPU."""
+        ...
+
+
+class Method:
+    """A way to train a classifier and to predict with it. Subclasses are frozen dataclasses whose fields are knobs."""
+
+    needs: ClassVar[Needs] = Needs()
+    limit: ClassVar[Limit] = Limit.none("abstract")
+    version: ClassVar[int] = 1
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        """Mean cross-entropy of the model's logits."""
+        from crosswind.methods.functional import row_losses  # not at the top: it imports torch
+
+        return Loss(row_losses(modules["model"](batch.x), batch.y).mean())
+
+    def modules(self, info: Info, make_model: MakeModel) -> Modules:
+        """The networks by name; `"model"` is the classifier unless `predict` says otherwise."""
+        return {"model": make_model()}
+
+    def optimisers(self, info: Info, modules: Modules) -> dict[str, OptimiserSpec]:
+        """The optimisers by name: one, the study's, over every parameter that wants a gradient."""
+        return {"main": OptimiserSpec([p for module in modules.values() for p in module.parameters() if p.requires_grad])}
+
+    def state(self, info: Info) -> State:
+        """Tensors kept beside the weights, saved in checkpoints and with every selected model."""
+        return {}
+
+    def update(self, tools: Tools, batch: Batch) -> Loss:
+        """One training step; what it gives back is logged."""
+        return tools.descend("main", lambda: self.loss(tools.modules, batch, tools.state))
+
+    def stage(self, index: int, tools: Tools) -> Stage | None:
+        """The stage that follows `index` finished ones, None when there is no more.
+
+        Called once before each stage, so what it computes from `tools` is that of the last one. It keeps nothing in variables:
+        what a later call needs goes into `tools.state`.
+        """
+        return Stage() if index == 0 else None
+
+    def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
+        """What the trained method says of x [n, ...]. Modules are in evaluation mode and must stay as they are."""
+        return Output(logits=modules["model"](x))
+
+    def adapt(self, modules: Modules, state: State, data: Unlabelled) -> tuple[Modules, State]:
+        """Modules and state to predict `data` with; called where `needs.adapts` is declared, on copies that are thrown away."""
+        return modules, state
+
+
+def check_needs(name: str, needs: Needs, info: Info, taps: Sequence[str] | None = None) -> None:
+    """Refuse a method that the training rows cannot serve, before any work. Raises `NeedsError`.
+
+    `taps`: the stages that the model has, None where it is not known yet.
+    """
+    with_rows = sum(count > 0 for count in info.group_counts)
+    if needs.groups and with_rows < 2:
+        what = f"{with_rows} of {info.n_groups} has" if info.n_groups else "none is declared and none has"
+        raise NeedsError(f"method {name!r} needs at least two groups with training rows, {what} any: change `groups`")
+    present = sum(count > 0 for count in info.environment_counts)
+    if needs.environments and present < 2:
+        what = f"only {_present(info)!r} has any" if present == 1 else "there is none"
+        raise NeedsError(f"method {name!r} needs at least two environments with training rows, {what}: change `environments`")
+    if needs.sampler == "per-environment" and info.batch < present:
+        raise NeedsError(f"method {name!r} needs a row of each of {present} environments in a batch, which has {info.batch} rows")
+    if needs.pairs:
+        raise NeedsError(f"method {name!r} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
+    if needs.taps and taps is not None:
+        missing = [tap for tap in needs.taps if tap not in taps]
+        if missing:
+            raise NeedsError(f"method {name!r} reads the stage {missing[0]!r}, the model has {', '.join(taps)}")
+
+
+def _present(info: Info) -> str:
+    return next(name for name, count in zip(info.environment_names, info.environment_counts, strict=True) if count > 0)

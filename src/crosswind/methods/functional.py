@@ -1,0 +1,43 @@
+"""Maths that several methods share, as pure functions of tensors."""
+
+from __future__ import annotations
+
+import types
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["frozen", "group_means", "row_losses"]
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def group_means(values: Tensor, group: Tensor, n_groups: int) -> tuple[Tensor, Tensor]:
+    """The mean of `values` [n] in each group [g], 0 where a group has no row, and the number of rows in each, float [g].
+
+    `group`: int64 [n] in [0, n_groups). Differentiable in `values`.
+    """
+    # A product with the one-hot matrix and not scatter_add: its order of summation is fixed on every device.
+    members = torch.nn.functional.one_hot(group, n_groups).to(values.dtype)
+    counts = members.sum(0)
+    return (values @ members) / counts.clamp(min=1.0), counts
+
+
+def row_losses(logits: Tensor, y: Tensor) -> Tensor:
+    """The cross-entropy of every row, [n], in nats and at least float32; logits [n, k], y int64 [n]."""
+    wide = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    return torch.nn.functional.cross_entropy(wide, y, reduction="none")
+
+
+def frozen(module: M) -> M:
+    """`module` without gradients and in evaluation mode for good, whatever mode its parents are put in; changed in place."""
+    module.requires_grad_(False)
+    for part in module.modules():
+        part.training = False
+        part.train = types.MethodType(_stay, part)  # type: ignore[method-assign]
+    return module
+
+
+def _stay(self: nn.Module, mode: bool = True) -> nn.Module:
+    return self

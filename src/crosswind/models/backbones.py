@@ -1,0 +1,164 @@
+"""Image classifiers trained from scratch: the papers' ResNet18 and MLP, and two small networks for laptops."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import choose, knob
+from crosswind.core.registry import register
+from crosswind.models.build import Backbone, Model
+
+__all__ = ["MLP", "ResNet18", "ResNetW16", "SmallCNN"]
+
+_RESNET_STAGES = {"stem": ("conv1", "bn1", "relu", "maxpool"), **{f"layer{i}": (f"layer{i}",) for i in range(1, 5)}}
+
+
+@register("resnet18", kind="model")
+@dataclass(frozen=True)
+class ResNet18(Backbone):
+    """The 18-layer residual network, torchvision's own, so that parameter names match published weights.
+
+    Stages stem, layer1 to layer4; features of 512. 11.2 million parameters. He et al. 2016, "Deep Residual Learning for Image
+    Recognition", table 1.
+    """
+
+    stem: str = knob(
+        "imagenet",
+        domain="{imagenet, small}",
+        search=choose("imagenet", "small"),
+        source="He et al. 2016",
+        doc="imagenet: 7x7 convolution of stride 2 and max pooling; small: 3x3 of stride 1, none (their section 4.2, CIFAR)",
+    )
+
+    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+        """See `Backbone.build`."""
+        from torchvision.models import resnet18
+
+        channels, *_ = _image_shape(input_shape, "resnet18")
+        net = resnet18(weights=None, num_classes=n_classes)
+        # Only what departs from torchvision is replaced, so that the same seed gives torchvision's own weights elsewhere.
+        if self.stem == "small":
+            net.conv1 = _conv3x3(channels, 64)
+            net.maxpool = nn.Identity()
+        elif channels != 3:
+            net.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+            nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+        parts = {name: part for name, part in net.named_children() if name != "fc"}
+        return Model(
+            {**parts, "flatten": nn.Flatten(), "fc": net.fc},
+            stages=_RESNET_STAGES,
+            pool=("avgpool", "flatten"),
+            head="fc",
+            width=512,
+        )
+
+
+@register("resnet-w16", kind="model")
+@dataclass(frozen=True)
+class ResNetW16(Backbone):
+    """A narrow 18-layer residual network of widths 16, 32, 64, 128 with a 3x3 stem of stride 1, for laptops.
+
+    torchvision's `BasicBlock`, two a layer; parameter names as in resnet18; features of 128. 0.7 million parameters. No paper's
+    network: the widths are ours.
+    """
+
+    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+        """See `Backbone.build`."""
+        channels, *_ = _image_shape(input_shape, "resnet-w16")
+        widths = (16, 32, 64, 128)
+        parts: dict[str, nn.Module] = {
+            "conv1": _conv3x3(channels, 16),
+            "bn1": nn.BatchNorm2d(16),
+            "relu": nn.ReLU(inplace=True),
+            "maxpool": nn.Identity(),
+        }
+        for i, (before, width) in enumerate(itertools.pairwise((16, *widths)), start=1):
+            parts[f"layer{i}"] = _basic_layer(before, width, stride=1 if i == 1 else 2)
+        for part in parts.values():
+            for module in part.modules():
+                if isinstance(module, nn.Conv2d):
+                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(widths[-1], n_classes)}
+        return Model(parts, stages=_RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1])
+
+
+@register("small-cnn", kind="model")
+@dataclass(frozen=True)
+class SmallCNN(Backbone):
+    """Three 3x3 convolutions of 32, 64 and 128 channels, each with batch norm, ReLU and 2x2 max pooling, for laptops and tests.
+
+    Stages block1 to block3; features of 128 by global average. 0.1 million parameters. Inputs of at least 8 pixels a side. No
+    paper's network.
+    """
+
+    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+        """See `Backbone.build`."""
+        channels, height, width = _image_shape(input_shape, "small-cnn")
+        if min(height, width) < 8:
+            raise InputError("model", f"small-cnn needs images of at least 8 pixels a side, these have {height} x {width}")
+        parts: dict[str, nn.Module] = {}
+        for i, (before, after) in enumerate(itertools.pairwise((channels, 32, 64, 128)), start=1):
+            parts[f"block{i}"] = nn.Sequential(
+                _conv3x3(before, after), nn.BatchNorm2d(after), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+            )
+        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(128, n_classes)}
+        stages = {f"block{i}": (f"block{i}",) for i in range(1, 4)}
+        return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
+
+
+@register("mlp", kind="model")
+@dataclass(frozen=True)
+class MLP(Backbone):
+    """A perceptron of four hidden layers of 256 with ReLU on the flattened input.
+
+    Stages layer1 to layer4; features of 256. 4 x 256 is Wiles et al. 2022's and Jeon et al. 2025's.
+    """
+
+    hidden: int = knob(256, domain="[1, inf)", source="Wiles et al. 2022", doc="units of each hidden layer")
+    layers: int = knob(4, domain="[1, inf)", source="Wiles et al. 2022", doc="number of hidden layers")
+
+    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+        """See `Backbone.build`."""
+        size = 1
+        for side in input_shape:
+            size *= side
+        parts: dict[str, nn.Module] = {"flatten": FlattenChannelsLast()}
+        for i in range(1, self.layers + 1):
+            parts[f"layer{i}"] = nn.Sequential(nn.Linear(size if i == 1 else self.hidden, self.hidden), nn.ReLU(inplace=True))
+        parts["fc"] = nn.Linear(self.hidden, n_classes)
+        stages: dict[str, Sequence[str]] = {f"layer{i}": (f"layer{i}",) for i in range(1, self.layers + 1)}
+        stages["layer1"] = ("flatten", "layer1")
+        return Model(parts, stages=stages, pool=(), head="fc", width=self.hidden)
+
+
+class FlattenChannelsLast(nn.Module):
+    """[n, c, h, w] -> [n, h * w * c]: a view of images in channels-last memory, where torch's own order would copy."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return x.permute(0, 2, 3, 1).flatten(1) if x.ndim == 4 else x.flatten(1)
+
+
+def _image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int]:
+    if len(input_shape) != 3:
+        raise InputError("model", f"{name} takes images of shape (c, h, w), not inputs of shape {input_shape}")
+    channels, height, width = input_shape
+    return channels, height, width
+
+
+def _conv3x3(before: int, after: int) -> nn.Conv2d:
+    return nn.Conv2d(before, after, 3, stride=1, padding=1, bias=False)
+
+
+def _basic_layer(before: int, after: int, stride: int) -> nn.Sequential:
+    from torchvision.models.resnet import BasicBlock
+
+    shortcut = None
+    if stride != 1 or before != after:
+        shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
+    return nn.Sequential(BasicBlock(before, after, stride, shortcut), BasicBlock(after, after))

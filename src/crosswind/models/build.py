@@ -1,0 +1,138 @@
+"""A model is stages, features and a head, and is built from a registered name. Knows nothing of training."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.registry import facts, load
+from crosswind.core.seeds import torch_seed
+
+__all__ = ["Backbone", "Model", "ModelSpec", "build_model"]
+
+
+class Model(nn.Module):
+    """A classifier in named stages: x -> stages -> pool -> features [n, d] -> head -> logits [n, k].
+
+    `children` are the parts under the names that their weights have in files; `stages` maps each stage's name to the parts that
+    it runs, in order; `pool` are the parts between the last stage and the features; `head` is the name of the last part.
+    `width` is d. Inputs are float, images [n, c, h, w] in (-1, 1).
+    """
+
+    def __init__(
+        self, children: Mapping[str, nn.Module], *, stages: Mapping[str, Sequence[str]], pool: Sequence[str], head: str, width: int
+    ) -> None:
+        super().__init__()
+        for name, part in children.items():
+            self.add_module(name, part)
+        self.width = width
+        self._stages = {name: tuple(parts) for name, parts in stages.items()}
+        self._pool = tuple(pool)
+        self._head = head
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the stages, from the input on."""
+        return tuple(self._stages)
+
+    @property
+    def head(self) -> nn.Module:
+        """The last part: features [n, d] -> logits [n, k]."""
+        return self.get_submodule(self._head)
+
+    def until(self, x: Tensor, stage: str) -> Tensor:
+        """The output of `stage`, all before it included."""
+        for name in self.stages[: self._place(stage) + 1]:
+            x = self._run(self._stages[name], x)
+        return x
+
+    def after(self, hidden: Tensor, stage: str) -> Tensor:
+        """Features [n, d] from the output of `stage`."""
+        for name in self.stages[self._place(stage) + 1 :]:
+            hidden = self._run(self._stages[name], hidden)
+        return self._run(self._pool, hidden)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head reads, [n, d]."""
+        for parts in self._stages.values():
+            x = self._run(parts, x)
+        return self._run(self._pool, x)
+
+    def taps(self, x: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+        """Outputs of stages by name in one pass, with `"features"` [n, d] and `"logits"` [n, k] always among them."""
+        for name in names:
+            self._place(name)
+        out = {}
+        for name, parts in self._stages.items():
+            x = self._run(parts, x)
+            if name in names:
+                out[name] = x
+        out["features"] = self._run(self._pool, x)
+        out["logits"] = self.head(out["features"])
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [n, k]."""
+        return self.head(self.features(x))
+
+    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
+        for part in parts:
+            x = self._modules[part](x)  # type: ignore[misc]
+        return x
+
+    def _place(self, stage: str) -> int:
+        if stage not in self._stages:
+            raise InputError("stage", f"the model has no stage {stage!r}", self.stages)
+        return self.stages.index(stage)
+
+
+class Backbone(ABC):
+    """A registered kind of model; subclasses are frozen dataclasses whose fields are knobs."""
+
+    @abstractmethod
+    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+        """A model with random weights, drawn from torch's global generator, for inputs of `input_shape` (c, h, w)."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A registered model's name and the knobs that differ from their defaults."""
+
+    name: str = "resnet18"
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_knobs(self, knobs: Mapping[str, Any]) -> ModelSpec:
+        """The same model with some knobs replaced."""
+        return replace(self, knobs={**self.knobs, **knobs})
+
+
+def build_model(
+    name: str,
+    knobs: Mapping[str, Any],
+    input_shape: tuple[int, ...],
+    n_classes: int,
+    seed: int,
+    *,
+    copy: int = 0,
+    field: str = "model",
+) -> Model:
+    """The model `name` with the initial weights of `seed`: the same for every method of a seed.
+
+    `copy` > 0 gives further, different weights. Torch's global generator is left as it was. Raises `InputError` on `field`.
+    """
+    known = facts("models", name, field)
+    values = resolve(known.knobs, knobs, field, f"model {name!r}")
+    cls = load("models", name, field)
+    backbone: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
+    if n_classes < 1:
+        raise InputError(field, f"needs at least one class, not {n_classes}")
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(torch_seed(seed, "weights", *((copy,) if copy else ())))
+        return backbone.build(tuple(input_shape), n_classes)

@@ -1,0 +1,85 @@
+"""How a run is trained, as plain values. Never imports torch, so that study files are checked at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import Needs, knob, knobs_of, resolve
+
+__all__ = ["TrainingSettings", "base_settings", "check_switches"]
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Length, stop rule, optimiser, precision and batch sizes of one run.
+
+    Defaults are those of Jeon et al. 2025 (section 4: Adam, batch 128, at most 10,000 steps, validation each 100 steps, patience
+    20 validations) with the middle of their learning rates. Accuracies are fractions.
+    """
+
+    steps: int = knob(10_000, domain="[0, inf)", source="Jeon et al. 2025", doc="largest number of steps of a stage")
+    epochs: float | None = knob(None, domain="(0, inf)", doc="largest number of passes over the training rows, if fewer than steps")
+    batch: int = knob(128, domain="[1, inf)", source="Jeon et al. 2025", doc="rows a step")
+    optimiser: str = knob("adam", domain="{adam, adamw, sgd}", source="Jeon et al. 2025", doc="kind of the study's optimiser")
+    lr: float = knob(
+        1e-3,
+        domain="(0, inf)",
+        grid={"wiles2022": [1e-2, 1e-3, 1e-4], "jeon2025": [1e-2, 1e-3, 1e-4]},
+        source="Jeon et al. 2025",
+        doc="learning rate",
+    )
+    weight_decay: float = knob(0.0, domain="[0, inf)", doc="weight decay")
+    momentum: float = knob(0.0, domain="[0, 1)", doc="momentum, sgd only")
+    validate_every: int = knob(100, domain="[1, inf)", source="Jeon et al. 2025", doc="steps between validations")
+    patience: int | None = knob(
+        20, domain="[1, inf)", source="Jeon et al. 2025", doc="validations without a new best after which the run stops"
+    )
+    stop_at: float | None = knob(None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops")
+    precision: str = knob("fp32", domain="{fp32, bf16, fp64}", doc="arithmetic: float32, bfloat16 autocast, or float64 for tests")
+    evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
+    checkpoint_every: int = knob(1, domain="[1, inf)", doc="validations between two checkpoints")
+    device: str = knob("cpu", doc="torch device")
+    channels_last: bool = knob(True, doc="memory layout of images and convolutions; speed only")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:
+        """The settings with the user's values put in; each is checked and `InputError` names `field.name`."""
+        settings = cls(**resolve(knobs_of(cls), values, field, "training"))
+        if settings.momentum and settings.optimiser != "sgd":
+            raise InputError(f"{field}.momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
+        return settings
+
+    def longest(self, n_rows: int) -> int:
+        """The largest number of steps on `n_rows` training rows: `steps`, or what `epochs` amounts to if that is fewer."""
+        if self.epochs is None:
+            return self.steps
+        return min(self.steps, steps_of(self.epochs, n_rows, self.batch))
+
+
+def steps_of(epochs: float, n_rows: int, batch: int) -> int:
+    """The steps in which batches have covered `n_rows` rows `epochs` times, at least one."""
+    return max(1, math.ceil(epochs * n_rows / batch))
+
+
+def base_settings(settings: TrainingSettings, needs: Needs, knobs: Mapping[str, Any], field: str = "method") -> TrainingSettings:
+    """The settings of the base run that `needs` declares, for a method with these knob values."""
+    if needs.base is None:
+        raise ValueError("the method declares no base run")
+    values = {**needs.base.settings, **{name: knobs[source] for name, source in needs.base.from_knobs.items()}}
+    return TrainingSettings.of({**vars(replace(settings)), **values}, field)
+
+
+def check_switches(needs: Needs, knobs: Mapping[str, Any], steps: int, field: str = "method") -> None:
+    """Refuse a switch that the run never reaches: the method would silently be another one.
+
+    `steps` is the largest number of steps of the run. Raises `InputError` naming `field.knob`.
+    """
+    for name in needs.switches:
+        if int(knobs[name]) >= steps > 0:
+            raise InputError(
+                f"{field}.{name}", f"the switch at step {int(knobs[name])} lies beyond the run's last step, {steps - 1}"
+            )
