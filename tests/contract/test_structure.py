@@ -106,7 +106,8 @@ def test_version_is_the_one_of_the_project_file() -> None:
 
 def _loaded_by(modules: list[str]) -> set[str]:
     code = "import json, sys\n" + "".join(f"import {name}\n" for name in modules) + "print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
