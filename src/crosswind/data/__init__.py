@@ -1,1 +1,1 @@
-"""Examples by row id with an integer attribute table; where they come from and which attributes are derived."""
+"""Examples by row, their attributes, and where they come from."""

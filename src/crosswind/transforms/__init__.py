@@ -1,1 +1,1 @@
-"""What is done to a batch of images or texts; randomness per sample, any device."""
+"""What is done to a batch of images, with randomness of its own for every sample, on any device."""

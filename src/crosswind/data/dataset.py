@@ -1,0 +1,210 @@
+"""A data set: rows with stable ids, an attribute table, and pixels that are made when asked for.
+
+The table alone is enough to plan a study; nothing here loads a pixel by itself or imports torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, unknown
+from crosswind.core.types import digest
+from crosswind.data.attributes import Attribute, AttributeTable
+
+if TYPE_CHECKING:
+    from crosswind.data.derive import DerivedAttribute
+
+__all__ = ["AttributedDataset", "Images"]
+
+Images = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
+
+_BY_ROW_NUMBER: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class AttributedDataset:
+    """Examples by row, each with a value of every attribute.
+
+    `images(rows)` gives the pixels of base rows (int64 [m], each in [0, n)) as uint8 [m, h, w, c]; None where there are none.
+    `ids` int64 [n] name the rows whatever is left out later (default: the row number); `units` int64 [n] say which rows belong
+    together (a patient, a toy) and are never dealt to different roles; None means that every row is its own unit.
+    `fingerprint` changes when the table or the pixels do; it is cheap, and pixels count only through what decides them.
+    With a derived attribute of V values the data set has n x V virtual rows: row b * V + v is base row b under value v.
+    `cache` is a place where later stages remember what they made from this data set.
+
+    Raises `DataError` for ids or units of the wrong length and for ids that repeat.
+    """
+
+    name: str
+    table: AttributeTable
+    images: Images | None = None
+    image_shape: tuple[int, int, int] | None = None
+    ids: NDArray[np.int64] = field(default_factory=lambda: _BY_ROW_NUMBER)
+    units: NDArray[np.int64] | None = None
+    fingerprint: str = ""
+    derived: DerivedAttribute | None = None
+    cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n = self.table.n_rows
+        ids = np.arange(n, dtype=np.int64) if self.ids is _BY_ROW_NUMBER else np.asarray(self.ids, dtype=np.int64)
+        if ids.shape != (n,):
+            raise DataError(f"data set {self.name!r} has {n} rows and ids of shape {ids.shape}")
+        if not (np.diff(ids) > 0).all() and len(np.unique(ids)) < n:  # the sort is needed only for ids out of order
+            raise DataError(f"data set {self.name!r} gives one id to two rows")
+        object.__setattr__(self, "ids", ids)
+        if self.units is not None:
+            units = np.asarray(self.units, dtype=np.int64)
+            if units.shape != (n,):
+                raise DataError(f"data set {self.name!r} has {n} rows and units of shape {units.shape}")
+            object.__setattr__(self, "units", units)
+        if not self.fingerprint:
+            made = digest({"name": self.name, "table": self.table.digest(), "image_shape": self.image_shape})
+            object.__setattr__(self, "fingerprint", made)
+
+    @property
+    def n_base(self) -> int:
+        """The number of base rows: those of the table."""
+        return self.table.n_rows
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows, virtual ones counted: n, or n x V with a derived attribute of V values."""
+        return self.n_base * self.n_derived
+
+    @property
+    def n_derived(self) -> int:
+        """V, the number of values of the derived attribute; 1 where there is none."""
+        return 1 if self.derived is None else len(self.derived.values)
+
+    @property
+    def schema(self) -> tuple[Attribute, ...]:
+        """All attributes, the derived one last."""
+        if self.derived is None:
+            return self.table.attributes
+        return (*self.table.attributes, self.derived.attribute)
+
+    def attribute(self, name: str, field: str = "attribute") -> Attribute:
+        """The attribute of a name; an unknown one is an `InputError` on `field` that names the nearest."""
+        for attribute in self.schema:
+            if attribute.name == name:
+                return attribute
+        raise unknown(field, f"attribute of {self.name}", name, [attribute.name for attribute in self.schema])
+
+    def code_of(self, name: str, value: object, field: str = "") -> int:
+        """The code of a value of a named attribute, see `Attribute.code_of`."""
+        return self.attribute(name, field or "attribute").code_of(value, field)
+
+    def row_ids(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """The stable ids of (virtual) rows: int64 of the shape of `rows`; distinct rows have distinct ids."""
+        if self.derived is None:
+            return self.ids[rows]
+        base, values = np.divmod(np.asarray(rows, dtype=np.int64), self.n_derived)
+        out: NDArray[np.int64] = self.ids[base] * self.n_derived + values
+        return out
+
+    def row_units(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """The unit of (virtual) rows: int64 of the shape of `rows`; a derived row's unit is that of its base row."""
+        base = np.asarray(rows, dtype=np.int64) // self.n_derived
+        return self.ids[base] if self.units is None else self.units[base]
+
+    def pixels(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
+        """The images of base rows, uint8 [m, h, w, c]; `DataError` where the data set has none or gives something else."""
+        if self.images is None or self.image_shape is None:
+            raise DataError(f"data set {self.name!r} has attributes but no images, so it can be planned but not trained on")
+        asked = np.asarray(rows, dtype=np.int64)
+        if asked.size and (int(asked.min()) < 0 or int(asked.max()) >= self.n_base):
+            raise DataError(f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not {int(asked.min())} to {int(asked.max())}")
+        found = self.images(asked)
+        if found.dtype != np.uint8 or found.shape != (len(asked), *self.image_shape):
+            raise DataError(
+                f"data set {self.name!r} gave images of {found.dtype} {found.shape}, not uint8 {(len(asked), *self.image_shape)}"
+            )
+        return found
+
+    def keep(self, values: Mapping[str, Sequence[object]], field: str = "keep") -> AttributedDataset:
+        """The data set of the rows whose attributes have one of the given values; those values remain, in the given order.
+
+        Ids and units stay those of the rows. Raises `InputError` for an unknown attribute or value, no values, a value named
+        twice, and where no row is left.
+        """
+        table, derived = self.table, self.derived
+        mask = np.ones(self.n_base, dtype=bool)
+        attributes, codes = list(table.attributes), list(table.codes)
+        spelling: dict[str, list[str]] = {}
+        for name, wanted in values.items():
+            path = f"{field}.{name}"
+            attribute = self.attribute(name, path)
+            if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not wanted:
+                raise InputError(path, f"must be a list of values, not {wanted!r}", attribute.values)
+            order = [attribute.code_of(value, path) for value in wanted]
+            if len(set(order)) < len(order):
+                raise InputError(path, f"a value is named twice in {list(wanted)!r}")
+            spelling[name] = [attribute.values[code] for code in order]
+            if derived is not None and name == derived.name:
+                derived = derived.keep(order)
+                continue
+            place = table.names.index(name)
+            new_code = np.full(len(attribute), -1, dtype=np.int64)
+            new_code[order] = np.arange(len(order))
+            codes[place] = new_code[codes[place]]
+            mask &= codes[place] >= 0
+            attributes[place] = Attribute(name, tuple(spelling[name]))
+        rows = np.flatnonzero(mask)
+        if not rows.size:
+            raise InputError(field, f"no row of {self.name} has one of the values of every attribute named in {dict(values)!r}")
+        kept = AttributeTable(tuple(attributes), np.stack([column[rows] for column in codes]))
+        images = self.images
+        return dataclasses.replace(
+            self,
+            table=kept,
+            images=None if images is None else lambda asked: images(rows[asked]),
+            ids=self.ids[rows],
+            units=None if self.units is None else self.units[rows],
+            fingerprint=digest({"of": self.fingerprint, "keep": spelling}),
+            derived=derived,
+        )
+
+    def with_attribute(self, name: str, values: Sequence[object], codes: NDArray[np.integer[Any]]) -> AttributedDataset:
+        """The data set with one more attribute, such as clusters: `codes` int [n] of base rows, each in [0, len(values))."""
+        self._refuse_taken(name)
+        added = Attribute(name, tuple(values))  # type: ignore[arg-type]
+        column = np.asarray(codes)
+        if column.shape != (self.n_base,) or not np.issubdtype(column.dtype, np.integer):
+            raise DataError(f"attribute {name!r} needs {self.n_base} whole numbers, not {column.dtype} {column.shape}")
+        alone = AttributeTable((added,), column[None])
+        table = AttributeTable((*self.table.attributes, added), np.concatenate([self.table.codes, alone.codes]))
+        return dataclasses.replace(self, table=table, fingerprint=digest({"of": self.fingerprint, "with": alone.digest()}))
+
+    def with_units(self, attribute: str, field: str = "unit") -> AttributedDataset:
+        """The data set whose rows belong together by an attribute's value: one unit a value."""
+        units = self.table.column(attribute, field).astype(np.int64)
+        return dataclasses.replace(self, units=units, fingerprint=digest({"of": self.fingerprint, "units": attribute}))
+
+    def describe(self) -> dict[str, Any]:
+        """Name, rows, attributes with value names and counts of rows, image shape and fingerprint, as plain values for JSON."""
+        attributes = []
+        for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True):
+            counts = np.bincount(codes, minlength=len(attribute)) * self.n_derived
+            attributes.append({"name": attribute.name, "values": list(attribute.values), "counts": counts.tolist()})
+        if self.derived is not None:
+            counts = np.full(self.n_derived, self.n_base)
+            attributes.append({"name": self.derived.name, "values": list(self.derived.values), "counts": counts.tolist()})
+        return {
+            "name": self.name,
+            "rows": self.n_rows,
+            "attributes": attributes,
+            "units": None if self.units is None else len(np.unique(self.units)),
+            "image_shape": None if self.image_shape is None else list(self.image_shape),
+            "fingerprint": self.fingerprint,
+        }
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in [attribute.name for attribute in self.schema]:
+            raise InputError(name, f"data set {self.name!r} already has an attribute of this name")

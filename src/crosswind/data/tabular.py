@@ -1,0 +1,149 @@
+"""Columns of a CSV or Parquet file as attributes: what sources that read the user's own tables share.
+
+Every cell that an attribute is made of must hold a value; what is wrong is said in one sentence with file, column and row.
+polars is imported where a file is read, because planning most studies reads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+__all__ = ["attribute_table", "group_codes", "has_column", "read_table", "texts"]
+
+KINDS = (".csv", ".parquet")
+MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
+MANY_NUMBERS = 1000
+
+
+def read_table(path: str, field: str) -> DataFrame:
+    """The rows of a CSV (UTF-8, comma, header) or Parquet file. CSV cells are all text, empty ones null.
+
+    `field` names the setting in errors about the path. Raises `InputError` for a path that is no such file, `DataError` for a file
+    that cannot be read as a table, has no rows or names a column twice.
+    """
+    place = Path(path).expanduser()
+    if place.suffix.lower() not in KINDS:
+        raise InputError(field, f"{path!r} is no table by its name", KINDS)
+    if not place.exists():
+        raise InputError(field, f"there is no file {path!r}")
+    if not place.is_file():
+        raise InputError(field, f"{path!r} is not a file")
+    import polars
+
+    try:
+        if place.suffix.lower() == ".csv":
+            # Without a header first: polars would rename a column that is named twice.
+            rows = polars.read_csv(place, has_header=False, infer_schema=False)
+            header = [None if name is None else str(name).strip() for name in rows.row(0)]
+            rows = rows.slice(1)
+        else:
+            rows = polars.read_parquet(place)
+            header = [name.strip() for name in rows.columns]
+    except polars.exceptions.NoDataError:
+        raise DataError(f"{path} is empty") from None
+    except (polars.exceptions.PolarsError, OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as a {place.suffix[1:].upper()} table: {_first_sentence(error)}") from None
+    names: list[str] = []
+    for i, name in enumerate(header):
+        if not name or "\x00" in name:
+            raise DataError(f"{path} has no name for column {i + 1} in its first line")
+        if name in names:
+            raise DataError(f"{path} names column {name!r} twice")
+        names.append(name)
+    if not rows.height or not names:
+        raise DataError(f"{path} has no rows")
+    rows.columns = names
+    return rows
+
+
+def has_column(rows: DataFrame, name: str, path: str, field: str) -> str:
+    """`name` if the table has it, else an `InputError` on `field` that names the nearest column."""
+    if name not in rows.columns:
+        raise unknown(field, f"column of {path}", name, rows.columns)
+    return name
+
+
+def texts(rows: DataFrame, name: str, path: str) -> Series:
+    """A column as text, white space around it taken off; `DataError` for a cell without a value or a type that has no names."""
+    import polars
+
+    column = rows.get_column(name)
+    kind = column.dtype
+    if kind.is_nested() or kind in (polars.Binary, polars.Object):
+        raise DataError(
+            f"{path}, column {name!r} holds {str(kind).lower()} values, and an attribute needs text, numbers or true/false"
+        )
+    text = column.cast(polars.String).str.strip_chars()
+    missing = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
+    if missing.any():
+        row = int(missing.arg_max() or 0)
+        word = text[row]
+        many = int(missing.sum())
+        others = f" ({many - 1:,} more such rows)" if many > 1 else ""
+        what = f"the value {word!r}, which means no value" if word else "no value"
+        raise DataError(f"{path}, column {name!r}, row {row + 1} has {what}{others}")
+    return text
+
+
+def group_codes(text: Series) -> NDArray[np.int64]:
+    """Whole numbers that are equal where the texts are, by sorted order: int64 [n]."""
+    codes: NDArray[np.int64] = text.rank("dense").to_numpy().astype(np.int64) - 1
+    return codes
+
+
+def attribute_table(rows: DataFrame, columns: Sequence[str], path: str) -> AttributeTable:
+    """The attribute table of some columns. Values are in numeric order where all are numbers, else sorted as text."""
+    attributes, codes = [], []
+    for name in columns:
+        attribute, column = _attribute(texts(rows, name, path), name, path)
+        attributes.append(attribute)
+        codes.append(column)
+    return AttributeTable(tuple(attributes), np.stack(codes))
+
+
+def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[np.int64]]:
+    import polars
+
+    distinct = text.unique().sort()
+    numbers = distinct.cast(polars.Float64, strict=False)
+    numeric = not numbers.is_null().any() and bool(numbers.is_finite().all())
+    advice = "leave it out with the setting 'columns', or put it into a few classes"
+    if numeric and len(distinct) > MANY_NUMBERS and 2 * len(distinct) > len(text) and bool((numbers != numbers.round()).any()):
+        raise DataError(
+            f"{path}, column {name!r} holds {len(distinct):,} different numbers in {len(text):,} rows, too many for an attribute: {advice}"
+        )
+    if len(distinct) > MOST_VALUES:
+        raise DataError(
+            f"{path}, column {name!r} holds {len(distinct):,} different values, more than {MOST_VALUES:,}, too many for an attribute: {advice}"
+        )
+    if numeric:
+        order = np.lexsort((np.arange(len(distinct)), numbers.to_numpy()))
+        distinct, numbers = distinct[order.tolist()], numbers[order.tolist()]
+        _refuse_two_spellings(distinct.to_list(), numbers.to_list(), name, path)
+    rank = polars.DataFrame({name: distinct, "code": np.arange(len(distinct))})
+    codes = text.to_frame(name).join(rank, on=name, how="left", maintain_order="left").get_column("code").to_numpy()
+    return Attribute(name, tuple(distinct.to_list())), codes.astype(np.int64)
+
+
+def _refuse_two_spellings(words: list[str], numbers: list[float], name: str, path: str) -> None:
+    # "0.5" and "0.50" would be two values without a sign of it; "7" and "007" can be two patients.
+    for i in range(len(words) - 1):
+        pair = words[i], words[i + 1]
+        if numbers[i] == numbers[i + 1] and any(not word.lstrip("+-").isdigit() for word in pair):
+            raise DataError(f"{path}, column {name!r} writes one number in two ways, {pair[0]!r} and {pair[1]!r}")
+
+
+def _first_sentence(error: Exception) -> str:
+    text: Any = str(error).strip().split("\n\n")[0]
+    return one_line(text, 200)
