@@ -64,8 +64,8 @@ def test_interval_without_zero() -> None:
 
 
 def test_equal_differences_are_no_evidence() -> None:
-    """0.6 - 0.5 and 0.9 - 0.8 differ by 1e-16 in floating point: no spread, so no claim."""
-    found = paired({0: 0.5, 1: 0.8}, {0: 0.6, 1: 0.9})
+    """0.1 - 0.0 and 0.9 - 0.8 differ by 2e-17 in floating point: no spread, so no claim."""
+    found = paired({0: 0.0, 1: 0.8}, {0: 0.1, 1: 0.9})
     assert found is not None
     assert (found.sd, found.p, found.excludes_zero) == (0.0, None, False)
     assert found.mean == pytest.approx(0.1)

@@ -51,8 +51,9 @@ class Difference(Summary):
 def summary(values: Sequence[float], level: float = 0.95) -> Summary:
     """Mean, standard deviation and the two-sided t-interval of the mean at `level`.
 
-    The interval is mean +- t * sd / sqrt(n) with n - 1 degrees of freedom. It takes the values as independent draws from a normal distribution; it is not cut at 0 or 1. Raises `ValueError`
-    where there is no value or one is not finite.
+    The interval is mean +- t * sd / sqrt(n) with n - 1 degrees of freedom. It takes the values as
+    independent draws from a normal distribution; it is not cut at 0 or 1. Raises `ValueError` where there is no value or one is
+    not finite.
     """
     n = len(values)
     if n == 0:
