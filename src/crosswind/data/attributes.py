@@ -144,7 +144,8 @@ class AttributeTable:
 
     def column(self, name: str, field: str = "attribute") -> NDArray[np.integer[Any]]:
         """The codes of one attribute: unsigned [n], not writeable."""
-        return self.codes[self._index(name, field)]
+        column: NDArray[np.integer[Any]] = self.codes[self._index(name, field)]
+        return column
 
     def code_of(self, name: str, value: object, field: str = "") -> int:
         """The code of a value of a named attribute, see `Attribute.code_of`."""

@@ -118,15 +118,15 @@ def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[n
     distinct = text.unique().sort()
     numbers = distinct.cast(polars.Float64, strict=False)
     numeric = not numbers.is_null().any() and bool(numbers.is_finite().all())
-    advice = "leave it out with the setting 'columns', or put it into a few classes"
-    if numeric and len(distinct) > MANY_NUMBERS and 2 * len(distinct) > len(text) and bool((numbers != numbers.round()).any()):
-        raise DataError(
-            f"{path}, column {name!r} holds {len(distinct):,} different numbers in {len(text):,} rows, too many for an attribute: {advice}"
-        )
-    if len(distinct) > MOST_VALUES:
-        raise DataError(
-            f"{path}, column {name!r} holds {len(distinct):,} different values, more than {MOST_VALUES:,}, too many for an attribute: {advice}"
-        )
+    many = 2 * len(distinct) > len(text) and len(distinct) > MANY_NUMBERS
+    problem = ""
+    if numeric and many and bool((numbers != numbers.round()).any()):
+        problem = f"{len(distinct):,} different numbers in {len(text):,} rows"
+    elif len(distinct) > MOST_VALUES:
+        problem = f"{len(distinct):,} different values, more than {MOST_VALUES:,}"
+    if problem:
+        advice = "leave it out with the setting 'columns', or put it into a few classes"
+        raise DataError(f"{path}, column {name!r} holds {problem}, too many for an attribute: {advice}")
     if numeric:
         order = np.lexsort((np.arange(len(distinct)), numbers.to_numpy()))
         distinct, numbers = distinct[order.tolist()], numbers[order.tolist()]

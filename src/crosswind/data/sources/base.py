@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crosswind.core.errors import InputError
 from crosswind.core.knobs import knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.dataset import AttributedDataset
@@ -40,4 +41,10 @@ def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str
     values = resolve(known.knobs, settings or {}, field, f"source {name!r}")
     source = load("sources", name)(**values)
     assert isinstance(source, Source)
-    return source.load()
+    try:
+        return source.load()
+    except InputError as error:
+        # A source names its settings by its own name; the user knows them by the place where they were written.
+        if error.field != name and not error.field.startswith(f"{name}."):
+            raise
+        raise InputError(field + error.field.removeprefix(name), error.problem, error.choices) from None

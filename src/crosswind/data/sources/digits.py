@@ -55,13 +55,8 @@ class Digits(Source):
             Attribute("background", tuple(BACKGROUNDS)),
             Attribute("size", tuple(SIZES)),
         )
-        told = {
-            "source": "digits",
-            "drawing": 1,
-            "size": self.size,
-            "seed": self.seed,
-            "file": digest_arrays({"g": grey, "d": digit}),
-        }
+        file = digest_arrays({"grey": grey, "digit": digit})
+        told = {"source": "digits", "drawing": 1, "size": self.size, "seed": self.seed, "file": file}
         return AttributedDataset(
             name="digits",
             table=AttributeTable(attributes, codes),
@@ -119,7 +114,8 @@ def _painter(codes: NDArray[np.int64], size: int) -> Callable[[NDArray[np.int64]
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         cover = _covers(codes[3].tobytes(), size)[rows][..., None].astype(np.int32)
         ink, ground = (table[codes[i, rows]][:, None, None] for i, table in ((1, inks), (2, grounds)))
-        return ((ink * cover + ground * (255 - cover) + 127) // 255).astype(np.uint8)
+        mixed: NDArray[np.uint8] = ((ink * cover + ground * (255 - cover) + 127) // 255).astype(np.uint8)
+        return mixed
 
     return images
 
@@ -145,4 +141,4 @@ def _bilinear(side: int) -> NDArray[np.int64]:
     # Pixel centre in grey levels, in whole 512ths so that no rounding of floats enters.
     centre = (2 * np.arange(side) + 1) * 8 * 256 // side - 256
     distance = np.abs(centre[:, None] - 512 * np.arange(8))
-    return np.maximum(0, 512 - distance)
+    return np.asarray(np.maximum(0, 512 - distance), dtype=np.int64)

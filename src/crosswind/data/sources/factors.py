@@ -30,8 +30,8 @@ class Factors(Source):
     """An attribute table without images: what a shift would take from data that are not here can be planned and counted.
 
     Either `grid`, attribute -> list of values (or a number V, for the values 0 to V-1), gives every combination `copies` rows, the
-    last attribute varying fastest; or `path` names a CSV or Parquet file whose columns are the attributes. With `split`, name -> rows
-    a cell, every cell of the grid has those rows instead of `copies` and an attribute `split` says which is which.
+    last attribute varying fastest; or `path` names a CSV or Parquet file whose columns are the attributes. With `split`, name ->
+    rows a cell, every cell of the grid has those rows instead of `copies` and an attribute `split` says which is which.
     `title` is the name that the data set takes in plans and tables. Its images cannot be asked for.
     """
 
@@ -45,9 +45,8 @@ class Factors(Source):
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for a grid that is none, `DataError` for a file that cannot be used."""
         if (self.path is None) == (self.grid is None):
-            raise InputError(
-                "factors", "needs either a path or a grid, " + ("not both" if self.grid is not None else "and has neither")
-            )
+            problem = "and has neither" if self.path is None else "not both"
+            raise InputError("factors", f"needs either a path or a grid, {problem}")
         title = self.title or "factors"
         if self.path is not None:
             if self.split is not None or self.copies != 1:
