@@ -27,7 +27,7 @@ __all__ = [
     "unknown",
 ]
 
-SHOWN_CHOICES = 12
+SHOWN_CHOICES = 30
 
 
 class CrosswindError(Exception):

@@ -1,0 +1,88 @@
+"""The command `crosswind`: verbs, and how errors end.
+
+Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed runs ends with 1; an interrupt
+with 130. Verbs import what they need when they are called, so help and lists start at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from crosswind.cli.list import list_command
+from crosswind.cli.plan import plan_command
+from crosswind.cli.report import report_command
+from crosswind.cli.run import run_command
+from crosswind.cli.schema import schema_command
+from crosswind.cli.show import show_command
+from crosswind.cli.status import status_command
+from crosswind.core.errors import CrosswindError, one_line
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="crosswind",
+    help="A wind tunnel for classifiers: controlled distribution shifts, robustness methods, honest statistics.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run_command)
+app.command("plan")(plan_command)
+app.command("status")(status_command)
+app.command("report")(report_command)
+app.command("list")(list_command)
+app.command("show")(show_command)
+app.command("schema")(schema_command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from crosswind import __version__
+
+        typer.echo(f"crosswind {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; ends the process with its exit status."""
+    sys.exit(_status(arguments))
+
+
+def _status(arguments: Sequence[str] | None) -> int:
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(args=None if arguments is None else list(arguments), prog_name="crosswind", standalone_mode=False)
+    except CrosswindError as error:
+        return _refuse(str(error))
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        return _refuse(one_line(error.format_message()) + hint)
+    except click.ClickException as error:
+        return _refuse(one_line(error.format_message()))
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) went away; what it wanted it has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return result if isinstance(result, int) else 0
+
+
+def _refuse(sentence: str) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
+    return 2

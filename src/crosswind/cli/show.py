@@ -1,0 +1,96 @@
+"""`crosswind show KIND NAME`: the card of one thing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from crosswind.cli.options import AsJson, print_json
+
+__all__ = ["show_command"]
+
+
+def show_command(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="method, model, source, shift, transform, study, run or training.")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name; of a run, STORE#KEYPREFIX.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one thing: what it does, its settings with their domains and defaults, its source."""
+    from crosswind.core.errors import InputError
+
+    if kind == "training":
+        _show_training(as_json)
+        return
+    if name is None:
+        raise InputError("NAME", f"is missing; crosswind list {kind} tells the names")
+    if kind == "run":
+        _show_run(name, as_json)
+        return
+    from crosswind.cli.list import room_of
+
+    room = room_of(kind)
+    if room == "studies":
+        _show_study(name, as_json)
+        return
+    from crosswind.core.registry import facts
+
+    known = facts(room, name, "NAME")
+    if as_json:
+        print_json({**known.describe(), "doc": known.doc, "module": known.module})
+        return
+    typer.echo(f"{known.name}  ({known.kind})\n\n{known.doc}\n")
+    _print_knobs([item.describe() for item in known.knobs])
+
+
+def _print_knobs(knobs: list[dict[str, Any]]) -> None:
+    if not knobs:
+        typer.echo("No settings.")
+        return
+    typer.echo("Settings")
+    for item in knobs:
+        default = "required" if item["required"] else f"default {item['default']!r}"
+        domain = f" in {item['domain']}" if item["domain"] else ""
+        source = f" [{item['source']}]" if item["source"] else ""
+        typer.echo(f"  {item['name']}: {item['type']}{domain}, {default}{source}")
+        if item["doc"]:
+            typer.echo(f"      {item['doc']}")
+
+
+def _show_training(as_json: bool) -> None:
+    from crosswind.core.knobs import knobs_of
+    from crosswind.training.settings import TrainingSettings
+
+    rows = [item.describe() for item in knobs_of(TrainingSettings)]
+    if as_json:
+        print_json({"name": "training", "knobs": rows})
+        return
+    typer.echo(f"training\n\n{(TrainingSettings.__doc__ or '').strip()}\n")
+    _print_knobs(rows)
+
+
+def _show_study(name: str, as_json: bool) -> None:
+    from crosswind.studies.reading import find_study, read_study_file
+
+    path = find_study(name)[1]
+    values = read_study_file(path)
+    if as_json:
+        print_json(values)
+    else:
+        typer.echo(path.read_text(encoding="utf-8").rstrip())
+
+
+def _show_run(word: str, as_json: bool) -> None:
+    from crosswind.core.errors import InputError
+    from crosswind.studies.store import Store
+
+    place, sign, prefix = word.partition("#")
+    if not sign or not prefix:
+        raise InputError("NAME", f"{word!r} is not of the form STORE#KEYPREFIX")
+    with Store.open_readonly(place) as store:
+        record = store.run(prefix)
+    if as_json:
+        print_json(record)
+        return
+    for key, value in record.items():
+        typer.echo(f"{key}: {value}")

@@ -1,0 +1,149 @@
+"""From plain values to the things a run works with: data sets, shifts, split plans.
+
+A run's specification is plain JSON, so that it can be stored, hashed and sent to a worker. The planner and the run build the
+same things from it with these functions, so what was planned is what is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.knobs import resolve
+from crosswind.core.registry import facts, load
+from crosswind.core.types import canonical
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import DerivedAttribute, derive
+from crosswind.shifts.base import Shift, parse_shift
+from crosswind.shifts.draw import Draw
+from crosswind.shifts.noise import LabelNoise
+from crosswind.shifts.split import Roles, SetPlan, SplitPlan
+from crosswind.studies.spec import DataSpec
+
+__all__ = ["PATH_KNOBS", "build_dataset", "build_shift", "build_split_plan", "data_values", "shift_values"]
+
+# Knobs of sources that name files: they say where data lies, not what it is, so they stay out of a run's key.
+PATH_KNOBS = ("path", "images", "root")
+_KEPT = 8
+_datasets: dict[str, AttributedDataset] = {}
+
+
+def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, Any]:
+    """A data set's entry as plain values with the source's settings resolved.
+
+    Relative paths are looked for beside the study file (`folder`) first, then in the working directory.
+    """
+    known = facts("sources", spec.source, f"{field}.source")
+    options = dict(spec.options)
+    for name in PATH_KNOBS:
+        value = options.get(name)
+        if isinstance(value, str) and folder is not None and not Path(value).is_absolute() and (folder / value).exists():
+            options[name] = str((folder / value).resolve())
+    values: dict[str, Any] = {
+        "source": spec.source,
+        "options": resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}"),
+        "keep": {name: list(kept) for name, kept in spec.keep.items()},
+        "unit": spec.unit,
+        "derive": None if spec.derive is None else spec.derive.model_dump(),
+    }
+    return values
+
+
+def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedDataset:
+    """The data set that `data_values` describes; the last few are kept, since a worker serves many runs on one."""
+    key = canonical(values)
+    if key in _datasets:
+        return _datasets[key]
+    source = load("sources", values["source"], f"{field}.source")
+    dataset: AttributedDataset = source(**values["options"]).load()
+    if values["keep"]:
+        dataset = dataset.keep(values["keep"], field=f"{field}.keep")
+    if values["unit"] is not None:
+        dataset = dataset.with_units(values["unit"], field=f"{field}.unit")
+    if values["derive"] is not None:
+        dataset = derive(dataset, DerivedAttribute.from_values(values["derive"], f"{field}.derive"))
+    while len(_datasets) >= _KEPT:
+        del _datasets[next(iter(_datasets))]
+    _datasets[key] = dataset
+    return dataset
+
+
+def shift_values(shifts: Mapping[str, Any], name: str, data: DataSpec, field: str = "shifts") -> list[dict[str, Any]]:
+    """The components of a named shift as plain values: names of other shifts followed, slots made attributes.
+
+    An entry is one shift, a list of shifts that act together, or names of other entries.
+    """
+    return _components(shifts[name], shifts, data, f"{field}.{name}", (name,))
+
+
+def _components(entry: Any, shifts: Mapping[str, Any], data: DataSpec, field: str, trail: tuple[str, ...]) -> list[dict[str, Any]]:
+    if entry is None:
+        return []
+    if isinstance(entry, str):
+        if entry not in shifts:
+            raise unknown(field, "shift", entry, shifts)
+        if entry in trail:
+            raise InputError(field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}")
+        return _components(shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry))
+    if isinstance(entry, list):
+        found = [
+            _components(item, shifts, data, field if isinstance(item, str) else f"{field}.{position}", trail)
+            for position, item in enumerate(entry)
+        ]
+        return [component for part in found for component in part]
+    if isinstance(entry, Mapping):
+        component = dict(entry)
+        for key in ("attribute", "environment"):
+            if isinstance(component.get(key), str):
+                component[key] = _attribute(component[key], data, f"{field}.{key}")
+        return [component]
+    raise InputError(field, f"must be a shift (a mapping with 'type'), a list of shifts or the name of one, not {entry!r}")
+
+
+def _attribute(word: str, data: DataSpec, field: str) -> str:
+    if word in data.slots:
+        return data.slots[word]
+    if word not in data.attribute_names:
+        raise unknown(field, "attribute", word, [*data.slots, *data.attribute_names])
+    return word
+
+
+def build_shift(components: Any, field: str) -> Shift:
+    """A shift from its plain values."""
+    return parse_shift(components, field)
+
+
+def build_split_plan(values: Mapping[str, Any], field: str = "split") -> SplitPlan:
+    """The plan of a split from plain values."""
+    sets = {name: _set_plan(item, f"sets.{name}") for name, item in values["sets"].items()}
+    roles = values["roles"]
+    size = values["size_field"] if "size_field" in values else "sizes"
+    noise = values["label_noise"]
+    return SplitPlan(
+        label=values["label"],
+        attributes=tuple(values["attributes"]),
+        shift=build_shift(values["shift"], f"shifts.{values['shift_name']}"),
+        draw=Draw.parse(values["draw"], size),
+        roles=Roles(test=roles["test"], validation=roles["validation"], official=roles["official"]),
+        sets=sets,
+        groups=None if values["groups"] is None else tuple(values["groups"]),
+        environments=None if values["environments"] is None else tuple(values["environments"]),
+        label_noise=None if not noise else LabelNoise.parse(noise, "label_noise"),
+        dataset_size=values["dataset_size"],
+        sampler=values["sampler"],
+        split_seed=values["split_seed"],
+    )
+
+
+def _set_plan(values: Mapping[str, Any], field: str) -> SetPlan:
+    law = values["law"]
+    draw = values["draw"]
+    return SetPlan(
+        role=values["role"],
+        law="train" if law == "train" else build_shift(law, f"{field}.law"),
+        draw=None if draw is None else Draw.parse(draw, f"{field}.draw"),
+        source=values["source"],
+        labels=values["labels"],
+    )

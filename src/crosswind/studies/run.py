@@ -1,0 +1,134 @@
+"""One run as a function of its specification: build the data, split it, train, predict, score, write.
+
+Nothing is read but the specification and the data that it names, so a run gives the same numbers in any process.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crosswind.core.registry import load
+from crosswind.core.types import Predictions
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.split import Split, make_split
+from crosswind.studies.build import build_dataset, build_split_plan
+
+__all__ = ["dataset_of", "execute", "read_predictions", "run_versions", "write_predictions"]
+
+
+def execute(spec: dict[str, Any], folder: Path, checkpoint: Path, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Do one run; `folder` takes its artifacts, `checkpoint` its resumable state, `report` its progress.
+
+    Returns plain values: status, scores (one entry a selection rule and set), cost, warnings, artifacts.
+    """
+    import torch
+
+    from crosswind.evaluation.metrics import scores
+    from crosswind.methods.base import Method
+    from crosswind.training.loop import fit
+    from crosswind.training.settings import ModelSpec, TrainingSettings
+
+    torch.set_num_threads(int(spec["threads"]))
+    started = time.perf_counter()
+    datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
+    split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
+    prepared = time.perf_counter()
+    method: Method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
+    trajectory = fit(
+        method,
+        split,
+        datasets,
+        ModelSpec(spec["model"]["name"], spec["model"]["knobs"]),
+        TrainingSettings(**spec["training"]),
+        seed=spec["seed"],
+        checkpoint=checkpoint,
+        progress=report,
+    )
+    wanted = list(trajectory.predictions)  # every rule is kept: a study may ask for another one without training again
+    entries = []
+    for rule in wanted:
+        for set_name, predictions in trajectory.predictions[rule].items():
+            names = _row_set(split, set_name).group_names
+            metrics = scores(predictions, names, split.class_names)
+            metrics["role"] = "validation" if set_name in split.validation else "test"
+            metrics["selected_step"] = trajectory.selections[rule].step
+            metrics["ties"] = trajectory.selections[rule].ties
+            entries.append({"rule": rule, "set": set_name, "metrics": metrics})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_predictions(folder / "predictions.npz", {rule: trajectory.predictions[rule] for rule in wanted})
+    (folder / "split.json").write_text(json.dumps(split.report, indent=1), encoding="utf-8")
+    (folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
+    if spec["keep"] != "none":
+        _write_weights(folder, trajectory, wanted if spec["keep"] == "selected" else list(trajectory.selections))
+    cost = {**trajectory.cost, "prepare_seconds": prepared - started, "total_seconds": time.perf_counter() - started}
+    return {
+        "status": trajectory.status,
+        "scores": entries,
+        "cost": cost,
+        "warnings": list(split.report.get("warnings", [])),
+        "versions": run_versions(),
+    }
+
+
+def _row_set(split: Split, name: str) -> Any:
+    return split.validation[name] if name in split.validation else split.evaluation[name]
+
+
+def _write_weights(folder: Path, trajectory: Any, rules: list[str]) -> None:
+    from safetensors.torch import save_file
+
+    for rule in rules:
+        state = {key: value.contiguous() for key, value in trajectory.weights(rule).items()}
+        save_file(state, str(folder / f"weights-{rule}.safetensors"))
+
+
+def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predictions]]) -> None:
+    """One compressed npz with every rule and set: `RULE/SET/ids`, `.../label`, `.../group`, `.../answer`, `.../logits`."""
+    arrays = {}
+    for rule, sets in predictions.items():
+        for name, item in sets.items():
+            for part in ("ids", "label", "group", "answer", "logits"):
+                array = getattr(item, part)
+                if array is not None:
+                    arrays[f"{rule}/{name}/{part}"] = array
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
+    """What `write_predictions` wrote. Nothing is unpickled."""
+    out: dict[str, dict[str, dict[str, Any]]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            rule, rest = key.split("/", 1)
+            name, part = rest.rsplit("/", 1)
+            out.setdefault(rule, {}).setdefault(name, {})[part] = arrays[key]
+    return {rule: {name: Predictions(**parts) for name, parts in sets.items()} for rule, sets in out.items()}
+
+
+def run_versions() -> dict[str, str]:
+    """The versions that a run's numbers may depend on."""
+    import platform
+
+    import torch
+
+    from crosswind import __version__
+
+    return {
+        "crosswind": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def dataset_of(spec: Mapping[str, Any]) -> AttributedDataset:
+    """The main data set of a run."""
+    return build_dataset(spec["data"][spec["main"]])

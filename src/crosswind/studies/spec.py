@@ -1,0 +1,286 @@
+"""The study file: its fields, their types and meanings, and the sentence for each thing that can be wrong with one.
+
+A study says which data, shifts, sizes, models, methods and seeds; their product are its runs. It is read here and checked as
+far as that goes without touching data; `crosswind.studies.plan` checks the rest and makes the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from crosswind.core.errors import InputError, nearest, one_line
+from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
+
+__all__ = ["DataSpec", "DeriveSpec", "RolesSpec", "SetSpec", "Study", "json_schema", "load_study", "study_from", "study_path"]
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
+Value = str | int | float | bool
+RULES = ("best-id", "best-ood", "best-target", "last")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class OfficialSpec(_Strict):
+    """Roles given by a column of the source instead of dealt."""
+
+    column: str = Field(description="the attribute that holds each row's official role")
+    train: list[Value] = Field(description="its values whose rows are for training")
+    test: list[Value] = Field(description="its values whose rows are for testing")
+    validation: list[Value] = Field(
+        default=[], description="its values whose rows are for validation; empty: dealt from the training rows"
+    )
+
+
+class RolesSpec(_Strict):
+    """How the rows of each finest cell are dealt to test, validation and training."""
+
+    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.3, description="rows of each cell for testing: a whole number, or a share between 0 and 1"
+    )
+    validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.2, description="rows a cell, or the share of training and validation together"
+    )
+    official: OfficialSpec | None = Field(default=None, description="the source's own split, which wins over dealing")
+
+
+class DeriveSpec(_Strict):
+    """An attribute made by a transform: every base row under every value."""
+
+    name: Name = Field(description="the name of the new attribute")
+    transform: str = Field(description="a transform (crosswind list transforms)")
+    values: dict[Name, dict[str, Any] | None] = Field(
+        min_length=1, description="value name -> settings of the transform; null leaves the image as it is"
+    )
+    mode: Literal["fixed", "per-visit"] = Field(
+        default="fixed", description="fixed: one value a row; per-visit: drawn anew each time training visits the row"
+    )
+
+
+class DataSpec(_Strict):
+    """One data set of a study."""
+
+    source: str = Field(description="a source (crosswind list sources)")
+    options: dict[str, Any] = Field(default={}, description="settings of the source (crosswind show source NAME)")
+    label: str = Field(description="the attribute that is to be predicted")
+    attributes: list[str] | dict[Name, str] = Field(
+        description="the attributes that shifts act on; or slot -> attribute, so that one shift serves several data sets"
+    )
+    keep: dict[str, list[Value]] = Field(default={}, description="attribute -> the values to keep; other rows are left out")
+    roles: RolesSpec = RolesSpec()
+    unit: str | None = Field(default=None, description="attribute whose rows may never straddle roles (a patient, a video)")
+    derive: DeriveSpec | None = None
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """The attributes in order, slots resolved."""
+        return list(self.attributes.values()) if isinstance(self.attributes, dict) else list(self.attributes)
+
+    @property
+    def slots(self) -> dict[str, str]:
+        """Slot -> attribute; empty where attributes are a plain list."""
+        return dict(self.attributes) if isinstance(self.attributes, dict) else {}
+
+
+class SetSpec(_Strict):
+    """A named set of rows to validate or to evaluate on."""
+
+    role: Literal["validation", "test"] = Field(description="which role's rows it draws from")
+    law: str | dict[str, Any] | list[Any] = Field(
+        default="uniform", description="'train' (the law of training), 'uniform', the name of a shift of this study, or a shift"
+    )
+    draw: Any = Field(default="all", description="all, {total: rows} or {base: rows a cell}")
+    source: str | None = Field(default=None, description="another data set of this study")
+    labels: dict[str, str | None] | None = Field(
+        default=None, description="that data set's classes -> ours; null leaves a class out"
+    )
+
+
+class Study(_Strict):
+    """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and seeds."""
+
+    name: Name = Field(default="study", description="the name under which the store keeps it; the file's name by default")
+    about: str = Field(default="", description="what the study shows, its expected time and numbers")
+    data: dict[Name, DataSpec] = Field(min_length=1, description="name -> data set")
+    shifts: dict[Name, Any] = Field(
+        min_length=1,
+        description="name -> a shift, a list of shifts that act together, or names of other shifts of this study; [] is none",
+    )
+    sizes: dict[Name, Any] = Field(
+        default={"all": "all"},
+        min_length=1,
+        description="name -> how training rows are drawn: all, a number of rows a cell, {total: n}, or data -> shift -> one of these",
+    )
+    sets: dict[Name, SetSpec] = Field(
+        default={
+            "validation": SetSpec(role="validation", law="train", draw=None),
+            "test": SetSpec(role="test", law="uniform"),
+        },
+        description="validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
+    )
+    groups: list[str] | None = Field(default=None, description="attributes that make groups with the label; default: the shift's")
+    environments: list[str] | None = Field(default=None, description="attributes that make environments; default: the shift's")
+    sampler: str | dict[str, float] = Field(
+        default="uniform", description="uniform, reweight, balanced or {mixture: share of the supplements}"
+    )
+    label_noise: float | list[float] | dict[str, Any] = Field(
+        default=0.0, description="share of training labels replaced at random; a list makes one study point each"
+    )
+    dataset_size: int | list[int] | None = Field(
+        default=None, description="training rows in all, by the shift's weights; a list makes one study point each"
+    )
+    models: list[str] | dict[Name, dict[str, Any] | None] = Field(default=["resnet-w16"], description="models, with settings if any")
+    methods: list[str] | dict[Name, dict[str, Any] | None] = Field(
+        default=["erm"], description="methods, with settings; a list of values is a grid; training, sampler and method may be set too"
+    )
+    training: dict[str, Any] = Field(
+        default={}, description="settings of the training loop (crosswind show training); a list of values is a grid"
+    )
+    selection: list[Literal["best-id", "best-ood", "best-target", "last"]] = Field(
+        default=["best-id"], min_length=1, description="which step's model is scored"
+    )
+    reference: str = Field(default="erm", description="the method that others are compared with")
+    seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] = Field(
+        default=3, description="a number of seeds (0, 1, ...) or a list of them"
+    )
+    split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles; the same for all runs")
+    keep: Literal["none", "selected", "all"] = Field(default="none", description="which weights are kept")
+    time_limit: float | None = Field(default=None, gt=0, description="seconds that one run may take")
+    scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = Field(
+        default={}, description="overlays chosen by --scale; null takes a key out"
+    )
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, value: int | list[int]) -> int | list[int]:
+        if isinstance(value, list) and (not value or len(set(value)) != len(value)):
+            raise ValueError("must name at least one seed, each once")
+        return value
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds, written out."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
+
+
+def load_study(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Study:
+    """A study by file or shipped name, with an overlay and `key=value` settings laid over it.
+
+    Raises `DataError` for an unreadable file and `InputError` for a wrong field.
+    """
+    name, path = find_study(word)
+    return study_from(read_study_file(path), name=name, where=str(path), scale=scale, settings=settings)
+
+
+def study_from(
+    values: Mapping[str, Any],
+    *,
+    name: str = "study",
+    where: str = "study",
+    scale: str | None = None,
+    settings: Sequence[str] = (),
+) -> Study:
+    """A study from plain values. `where` names the file in errors."""
+    merged = dict(values)
+    overlays = merged.get("scales")
+    if scale is not None:
+        if scale not in SCALES:
+            raise InputError("--scale", f"unknown scale {scale!r}", SCALES)
+        if not isinstance(overlays, Mapping) or scale not in overlays:
+            there = [str(key) for key in overlays] if isinstance(overlays, Mapping) else []
+            raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", there)
+        if not isinstance(overlays[scale], Mapping):
+            raise InputError(f"{where}: scales.{scale}", "must be a mapping of the fields that this scale changes")
+        merged = merge(merged, overlays[scale])
+    merged = apply_settings(merged, settings)
+    merged.setdefault("name", name)
+    if "data" not in merged:
+        raise InputError(f"{where}: data", "is missing; a study needs at least one data set")
+    if "shifts" not in merged:
+        raise InputError(f"{where}: shifts", "is missing; a study needs at least one shift ([] is none)")
+    try:
+        return Study.model_validate(merged)
+    except ValidationError as error:
+        raise _sentence(error, where) from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a study file, for editors."""
+    schema = Study.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "Crosswind study"
+    return schema
+
+
+def _sentence(error: ValidationError, where: str) -> InputError:
+    # A union reports each of its branches; the deepest report is about the branch that the user meant.
+    found = max(error.errors(include_url=False), key=lambda item: (item["type"] == "extra_forbidden", len(item["loc"])))
+    words = [str(word) for word in found["loc"]]
+    path = [word for word in words if not _is_branch(word)]
+    field = f"{where}: {'.'.join(path)}" if path else where
+    given = found.get("input")
+    shown = one_line(repr(given), 80)
+    kind, context = found["type"], found.get("ctx", {})
+    if kind == "extra_forbidden":
+        valid = _fields_at(path[:-1])
+        guess = nearest(path[-1], valid)
+        return InputError(field, f"unknown field {path[-1]!r}" + (f", did you mean {guess!r}?" if guess else ""), valid)
+    if kind == "missing":
+        return InputError(field, "is missing")
+    if kind == "literal_error":
+        choices = [choice.strip().strip("'") for choice in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
+        guess = nearest(str(given), choices)
+        return InputError(field, f"{shown} is not valid" + (f", did you mean {guess!r}?" if guess else ""), choices)
+    if kind in ("too_short", "string_too_short"):
+        return InputError(field, "must not be empty")
+    if kind == "string_pattern_mismatch":
+        return InputError(field, f"{shown} may hold only letters, digits, spaces and _ . + : / @ -")
+    others = [item for item in error.errors(include_url=False) if _plain_path(item) == path]
+    expected = " or ".join(dict.fromkeys(_wanted(item) for item in others))
+    return InputError(field, f"{expected}, not {shown}")
+
+
+def _plain_path(item: Any) -> list[str]:
+    return [str(word) for word in item["loc"] if not _is_branch(str(word))]
+
+
+_WANTED = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+}
+
+
+def _wanted(item: Any) -> str:
+    if item["type"] in _WANTED:
+        return _WANTED[item["type"]]
+    text = str(item["msg"])
+    text = text.removeprefix("Value error, ").removeprefix("Input should be ")
+    return text if text.startswith("must") else f"must be {text}"
+
+
+def _is_branch(word: str) -> bool:
+    return "[" in word or word.startswith("constrained-") or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec")
+
+
+def _fields_at(path: Sequence[str]) -> list[str]:
+    model: Any = Study
+    rooms = {"data": DataSpec, "sets": SetSpec, "roles": RolesSpec, "official": OfficialSpec, "derive": DeriveSpec}
+    for word in path:
+        model = rooms.get(word, model)
+    return list(model.model_fields)
+
+
+def study_path(word: str) -> Path:
+    """The file of a study given by path or shipped name."""
+    return find_study(word)[1]

@@ -1,0 +1,107 @@
+"""Facts are read without importing, and agree with the classes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from crosswind.core import registry
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import knob, log, resolve
+
+ROOMS_WITH_THINGS = {"methods": 2, "models": 4, "sources": 4, "shifts": 5, "transforms": 1}
+
+
+def test_listing_never_imports_torch() -> None:
+    code = (
+        "import sys; from crosswind.core.registry import listing, ROOMS\n"
+        "found = {room: len(listing(room)) for room in ROOMS}\n"
+        "heavy = [name for name in ('torch', 'torchvision', 'sklearn', 'scipy', 'pandas', 'polars') if name in sys.modules]\n"
+        "print(found, heavy)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip().endswith("[]")
+    for room, least in ROOMS_WITH_THINGS.items():
+        assert len(registry.listing(room)) >= least, room
+
+
+@pytest.mark.parametrize("room", list(registry.ROOMS))
+def test_facts_read_from_the_file_equal_the_class(room: str) -> None:
+    for read in registry.listing(room):
+        live = registry.facts_of_class(registry.load(room, read.name))
+        assert (read.name, read.kind, read.module, read.qualname) == (live.name, live.kind, live.module, live.qualname)
+        assert read.doc == live.doc, read.name
+        assert [item.describe() for item in read.knobs] == [item.describe() for item in live.knobs], read.name
+        assert (read.needs, read.limit, read.version) == (live.needs, live.limit, live.version), read.name
+        assert read.defines == live.defines, read.name
+
+
+def test_everything_registered_has_a_summary() -> None:
+    found = [item for room in registry.ROOMS for item in registry.listing(room)]
+    assert len(found) >= sum(ROOMS_WITH_THINGS.values())
+    assert [item.name for item in found if not item.summary] == []
+
+
+def test_an_unknown_name_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"methods.x: unknown method 'gruopdro', did you mean 'groupdro'\?.*erm"):
+        registry.facts("methods", "gruopdro", "methods.x")
+    with pytest.raises(InputError, match="method"):
+        registry.listing("methodz")
+
+
+def test_a_class_of_the_running_program_is_listed_and_a_second_one_refused() -> None:
+    @registry.register("of-this-test", kind="transform")
+    @dataclass(frozen=True)
+    class First:
+        """A first."""
+
+        amount: float = knob(0.5, domain="[0, 1]", search=log(0.1, 1), source="here")
+
+    try:
+        assert "of-this-test" in [item.name for item in registry.listing("transforms")]
+        assert registry.load("transforms", "of-this-test") is First
+        assert registry.facts("transforms", "of-this-test").knobs[0].search == log(0.1, 1)
+        with pytest.raises(InputError, match="already registered"):
+
+            @registry.register("of-this-test", kind="transform")
+            class Second:
+                """A second."""
+
+    finally:
+        registry.forget("transforms", "of-this-test")
+
+
+def test_knobs_are_checked_by_type_and_domain() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Thing:
+        eta: float = knob(0.1, domain="[0, 1)")
+        steps: int = knob(3, domain="[1, inf)")
+        kind: str = knob("a", domain="{a, b}")
+        name: str = knob()
+        on: bool = knob(False)
+        most: int | None = knob(None, domain="[2, inf)")
+
+    from crosswind.core.knobs import knobs_of
+
+    knobs = knobs_of(Thing)
+    assert resolve(knobs, {"name": "x", "eta": 0}, "m", "thing") == {
+        "eta": 0.0, "steps": 3, "kind": "a", "name": "x", "on": False, "most": None,
+    }  # fmt: skip
+    assert isinstance(resolve(knobs, {"name": "x", "eta": 0}, "m", "thing")["eta"], float)
+    for values, words in [
+        ({}, "m.name: thing needs 'name'"),
+        ({"name": "x", "eta": 1}, r"m.eta: must be in \[0, 1\), not 1"),
+        ({"name": "x", "eta": "1"}, r"m.eta: must be a number in \[0, 1\), not '1'"),
+        ({"name": "x", "eta": True}, "m.eta"),
+        ({"name": "x", "eta": float("nan")}, "NaN"),
+        ({"name": "x", "steps": 2.5}, "whole number"),
+        ({"name": "x", "steps": None}, "not empty"),
+        ({"name": "x", "kind": "c"}, "valid: a, b"),
+        ({"name": "x", "most": 1}, r"\[2, inf\)"),
+        ({"name": "x", "eat": 1}, "did you mean 'eta'"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            resolve(knobs, values, "m", "thing")

@@ -1,0 +1,78 @@
+"""Study files are read strictly; overlays and settings merge as documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.studies.reading import apply_settings, find_study, merge, parse, read_study_file, shipped_studies
+from crosswind.studies.spec import json_schema, load_study, study_from
+
+
+def test_numbers_and_words_follow_yaml_1_2() -> None:
+    read = parse("a: 1e-3\nb: no\nc: 010\nd: true\ne: ~\nf: 1.5\ng: '3'\nh: .5\ni: 2024-01-02\nj: 1:30", "x")
+    assert read == {"a": 1e-3, "b": "no", "c": 10, "d": True, "e": None, "f": 1.5, "g": "3", "h": 0.5, "i": "2024-01-02", "j": "1:30"}
+
+
+def test_keys_are_words() -> None:
+    assert parse("1: a\ntrue: b", "x") == {"1": "a", "true": "b"}
+
+
+def test_merge_replaces_lists_joins_mappings_and_drops_null() -> None:
+    base = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
+    assert merge(base, {"a": {"c": [9]}, "d": None, "e": 4}) == {"a": {"b": 1, "c": [9]}, "e": 4}
+    assert base == {"a": {"b": 1, "c": [1, 2]}, "d": 3}
+
+
+def test_settings_follow_dotted_paths_and_names_with_dots() -> None:
+    study = {"data": {"cifar10.1": {"roles": {"test": 2}}}, "seeds": [1, 2]}
+    changed = apply_settings(study, ["data.cifar10.1.roles.test=5", "seeds.1=7", "training.lr=1e-2"])
+    assert changed == {"data": {"cifar10.1": {"roles": {"test": 5}}}, "seeds": [1, 7], "training": {"lr": 1e-2}}
+    assert study["seeds"] == [1, 2]
+    with pytest.raises(InputError, match="position"):
+        apply_settings(study, ["seeds.9=1"])
+    with pytest.raises(InputError, match="nothing|no 'x'|has no"):
+        apply_settings({"seeds": 3}, ["seeds.x=1"])
+
+
+def test_shipped_studies_are_found_and_valid() -> None:
+    names = shipped_studies()
+    assert {"demo", "jeon2025/sizes"} <= set(names)
+    for name in names:
+        study = load_study(name)
+        assert study.name == name
+        assert study.about
+        for scale in study.scales:
+            load_study(name, scale)
+
+
+def test_a_study_is_found_by_path_and_by_name(tmp_path: Path) -> None:
+    path = shipped_studies()["jeon2025/sizes"]
+    assert find_study(str(path)) == ("jeon2025/sizes", path)
+    assert find_study("jeon2025/sizes")[0] == "jeon2025/sizes"
+    copy = tmp_path / "mine.yaml"
+    copy.write_text(path.read_text())
+    assert find_study(str(copy)) == ("mine", copy)
+
+
+def test_a_size_limit_holds(tmp_path: Path) -> None:
+    big = tmp_path / "big.yaml"
+    big.write_text("a: 1\n" + "#" * 1_100_000)
+    with pytest.raises(DataError, match="bytes"):
+        read_study_file(big)
+
+
+def test_a_scale_is_laid_over_the_study_before_settings() -> None:
+    data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"]}}
+    values = {"data": data, "shifts": {"none": []}, "seeds": 5, "scales": {"tiny": {"seeds": 1, "training": {"steps": 2}}}}
+    study = study_from(values, scale="tiny", settings=["training.batch=4"])
+    assert study.seed_list == [0]
+    assert study.training == {"steps": 2, "batch": 4}
+
+
+def test_schema_names_every_field() -> None:
+    schema = json_schema()
+    assert {"data", "shifts", "sizes", "methods", "seeds", "scales"} <= set(schema["properties"])
+    assert all(item.get("description") or "$ref" in str(item) for item in schema["$defs"]["DataSpec"]["properties"].values())
