@@ -104,7 +104,8 @@ class AttributedDataset:
     def row_ids(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """The stable ids of (virtual) rows: int64 of the shape of `rows`; distinct rows have distinct ids."""
         if self.derived is None:
-            return self.ids[rows]
+            plain: NDArray[np.int64] = self.ids[rows]
+            return plain
         base, values = np.divmod(np.asarray(rows, dtype=np.int64), self.n_derived)
         out: NDArray[np.int64] = self.ids[base] * self.n_derived + values
         return out
