@@ -1,0 +1,162 @@
+"""The user's own pictures: a table with a column of paths and columns of attributes, over a folder of images."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.core.knobs import knob
+from crosswind.core.registry import register
+from crosswind.core.types import digest
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.sources.base import Source
+from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+__all__ = ["Table"]
+
+
+@register("table", kind="source")
+@dataclass(frozen=True)
+class Table(Source):
+    """A CSV or Parquet table with one row an image, over a folder of image files.
+
+    `path_column` holds the path of each image under the folder `images`; every other column is an attribute unless `columns` names
+    those that are. `unit` names a column whose equal values are kept in one role (a patient, a video); it is an attribute only
+    where `columns` names it too. Values are in numeric order where all of a column are numbers, else sorted as text. A row without
+    a value, a missing image and a path that leads out of the folder are refused when the table is loaded; a file that is no whole
+    image when it is asked for. Images are turned as their EXIF data say, made RGB (transparency is dropped), and resized to
+    `size` x `size` without keeping their proportions. The fingerprint counts the bytes of each image and does not read them.
+    """
+
+    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    images: str = knob(doc="folder of the images")
+    path_column: str = knob("path", doc="column that holds the path of each image, under the folder")
+    size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
+    unit: str | None = knob(None, doc="column whose equal values belong together")
+    columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
+
+    def load(self) -> AttributedDataset:
+        """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder hold."""
+        rows = read_table(self.path, "table.path")
+        folder = Path(self.images).expanduser()
+        if not folder.is_dir():
+            problem = "is not a folder" if folder.exists() else "is a folder that does not exist"
+            raise InputError("table.images", f"{self.images!r} {problem}")
+        has_column(rows, self.path_column, self.path, "table.path_column")
+        units = None
+        if self.unit is not None:
+            units = group_codes(texts(rows, has_column(rows, self.unit, self.path, "table.unit"), self.path))
+        table = attribute_table(rows, self._attributes(rows), self.path)
+        names = texts(rows, self.path_column, self.path).to_list()
+        files = [_inside(name, self.path_column, row, self.path) for row, name in enumerate(names)]
+        bytes_of = _sizes(folder, files, self.path, self.images)
+        told = {
+            "source": "table",
+            "table": table.digest(),
+            "size": self.size,
+            "files": digest([files, bytes_of]),
+            "units": None if units is None else digest(units.tolist()),
+        }
+        return AttributedDataset(
+            name=Path(self.path).stem,
+            table=table,
+            images=_reader(folder, files, self.size, self.path),
+            image_shape=(self.size, self.size, 3),
+            units=units,
+            fingerprint=digest(told),
+        )
+
+    def _attributes(self, rows: DataFrame) -> list[str]:
+        if self.columns is None:
+            chosen = [name for name in rows.columns if name not in (self.path_column, self.unit)]
+            if not chosen:
+                raise DataError(f"{self.path} has no column of attributes beside {self.path_column!r}")
+            return chosen
+        if not isinstance(self.columns, list) or not self.columns:
+            raise InputError("table.columns", f"must be a list of columns, not {self.columns!r}", rows.columns)
+        for i, name in enumerate(self.columns):
+            if name in self.columns[:i]:
+                raise InputError("table.columns", f"names {name!r} twice")
+        return [has_column(rows, name, self.path, "table.columns") for name in self.columns]
+
+
+def _inside(name: str, column: str, row: int, path: str) -> str:
+    """The path with its dots resolved; `DataError` where it leads out of the folder. Links inside the folder are the user's own."""
+    clean = posixpath.normpath(name.replace("\\", "/") if os.sep == "\\" else name)
+    if posixpath.isabs(clean) or os.path.isabs(clean) or clean == ".." or clean.startswith("../") or "\x00" in clean:
+        raise DataError(f"{path}, column {column!r}, row {row + 1}: {name!r} leads out of the folder of images")
+    return clean
+
+
+def _sizes(folder: Path, files: Sequence[str], path: str, shown: str) -> list[int]:
+    """Bytes of each file; `DataError` for the first row whose file is missing, is no file or is empty."""
+    found = []
+    for row, name in enumerate(files):
+        try:
+            entry = os.stat(folder / name)
+        except (OSError, ValueError):
+            raise DataError(f"{path}, row {row + 1}: there is no file {name!r} in {shown!r}") from None
+        if not stat.S_ISREG(entry.st_mode):
+            raise DataError(f"{path}, row {row + 1}: {name!r} in {shown!r} is not a file")
+        if not entry.st_size:
+            raise DataError(f"{path}, row {row + 1}: the file {name!r} in {shown!r} is empty")
+        found.append(entry.st_size)
+    return found
+
+
+def _reader(folder: Path, files: Sequence[str], size: int, path: str) -> Callable[[NDArray[np.int64]], NDArray[np.uint8]]:
+    def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        out = np.empty((len(rows), size, size, 3), dtype=np.uint8)
+        for i, row in enumerate(rows.tolist()):
+            try:
+                out[i] = _decoded(folder / files[row], size)
+            except _Refused as error:
+                raise DataError(f"{path}, row {row + 1}: {files[row]!r} {error}") from None
+        return out
+
+    return images
+
+
+class _Refused(Exception):
+    """Why a file is not taken as an image; the row is added where it is known."""
+
+
+def _decoded(place: Path, size: int) -> NDArray[np.uint8]:
+    from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        raise _Refused("cannot be checked: PIL's LOAD_TRUNCATED_IMAGES is switched on in this program")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(place) as opened:
+                if opened.mode.startswith("I") or opened.mode == "F":
+                    raise _Refused(f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8 bits first")
+                upright = ImageOps.exif_transpose(opened)
+                picture = upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+    except _Refused:
+        raise
+    except UnidentifiedImageError:
+        raise _Refused("is not an image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _Refused("has more pixels than an image of a data set should have") from None
+    except FileNotFoundError:
+        raise _Refused("is no longer there") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
+        raise _Refused(f"cannot be read as a whole image: {error}") from None
+    return np.asarray(picture, dtype=np.uint8)
