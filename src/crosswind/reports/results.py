@@ -1,0 +1,183 @@
+"""Results of runs brought into order for reports: one point chosen where a grid was searched, scores by seed, counts of runs.
+
+A result is one mapping a (run, rule, set): study, data, shift, size, model, method, point, seed, rule, set, status,
+reason and metrics. A run without scores (failed, not yet run) is one mapping without rule and set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from crosswind.evaluation.compare import Difference, Summary, paired, summary
+
+__all__ = ["CHOOSING_SETS", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_set"]
+
+# selection rule -> the validation set that it reads; a rule that is not here reads the set "validation" to choose among points
+CHOOSING_SETS = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
+ORACLES = ("best-target",)
+_RULE_ORDER = ("best-id", "best-ood", "last", "best-target")
+
+
+class Place(NamedTuple):
+    """What one table is about: everything but method and shift."""
+
+    study: str
+    data: str
+    size: str
+    model: str
+    set: str
+    rule: str
+
+
+class Run(NamedTuple):
+    """What names a run in a report."""
+
+    study: str
+    data: str
+    shift: str
+    size: str
+    model: str
+    method: str
+    point: str
+    seed: int
+
+
+@dataclass
+class Entry:
+    """One method under one shift at one place: metrics by seed, of the chosen point.
+
+    `tried` points were planned; `chosen` names the point of each seed; `partial` seeds chose among fewer points than were
+    planned; `undecided` seeds had several points and no validation accuracy to choose by, and are left out; `diverged` seeds
+    count as scored.
+    """
+
+    role: str = "test"
+    metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    chosen: dict[int, str] = field(default_factory=dict)
+    tried: int = 1
+    partial: list[int] = field(default_factory=list)
+    undecided: list[int] = field(default_factory=list)
+    diverged: list[int] = field(default_factory=list)
+
+    def values(self, metric: str) -> dict[int, float]:
+        """One metric by seed, without the seeds that do not have it."""
+        return {seed: float(item[metric]) for seed, item in self.metrics.items() if item.get(metric) is not None}
+
+    def summary(self, metric: str, level: float = 0.95) -> Summary | None:
+        """Mean and interval over seeds, or None where no seed has the metric."""
+        values = list(self.values(metric).values())
+        return summary(values, level) if values else None
+
+    def difference(self, reference: Entry, metric: str, level: float = 0.95) -> Difference | None:
+        """Difference to the reference, paired by seed; None where they share no seed."""
+        return paired(reference.values(metric), self.values(metric), level)
+
+
+@dataclass
+class Results:
+    """Everything a report needs, in the order of the study: entries by place, shift and method; the state of every run."""
+
+    entries: dict[tuple[Place, str, str], Entry]
+    places: list[Place]
+    runs: dict[Run, tuple[str, str]]
+
+    def shifts(self, place: Place) -> list[str]:
+        """The shifts that were planned for a place, with a result or not."""
+        return list(dict.fromkeys(run.shift for run in self.runs if _at(run, place)))
+
+    def methods(self, place: Place, reference: str) -> list[str]:
+        """The methods that were planned for a place, with a result or not, the reference first."""
+        found = dict.fromkeys(run.method for run in self.runs if _at(run, place))
+        return sorted(found, key=lambda method: method != reference)
+
+
+def choosing_set(rule: str) -> str:
+    """The validation set by which a rule chooses among the points of a grid."""
+    return CHOOSING_SETS.get(rule, "validation")
+
+
+def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
+    """Bring results into order and choose one point a (data, shift, size, model, method, seed, rule).
+
+    The point is the one with the highest accuracy on the rule's own validation set, of equal ones the first. Raises `ValueError`
+    where one run has two results for one rule and set.
+    """
+    runs: dict[Run, tuple[str, str]] = {}
+    scored: dict[tuple[Run, str], dict[str, Mapping[str, Any]]] = {}
+    for item in results:
+        run = _run_of(item)
+        runs[run] = (str(item["status"]), str(item.get("reason") or ""))
+        if item.get("rule") is None or item.get("metrics") is None:
+            continue
+        sets = scored.setdefault((run, str(item["rule"])), {})
+        if item["set"] in sets:
+            raise ValueError(f"two results for {run}, rule {item['rule']}, set {item['set']}")
+        sets[str(item["set"])] = item["metrics"]
+
+    planned: dict[tuple[str, ...], dict[str, None]] = {}
+    for run in runs:
+        planned.setdefault(run[:6], {})[run.point] = None
+    candidates: dict[tuple[tuple[str, ...], int, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
+    for (run, rule), sets in scored.items():
+        candidates.setdefault((run[:6], run.seed, rule), {})[run] = sets
+
+    entries: dict[tuple[Place, str, str], Entry] = {}
+    for (group, seed, rule), points in candidates.items():
+        tried = len(planned[group])
+        best = _choose(points, tried, choosing_set(rule))
+        any_run = best or next(iter(points))
+        for set_name, metrics in points[any_run].items():
+            place = Place(any_run.study, any_run.data, any_run.size, any_run.model, set_name, rule)
+            entry = entries.setdefault((place, any_run.shift, any_run.method), Entry(tried=tried))
+            entry.role = _role(set_name, metrics)
+            if best is None:
+                entry.undecided.append(seed)
+                continue
+            entry.metrics[seed] = metrics
+            entry.chosen[seed] = best.point
+            if len(points) < tried:
+                entry.partial.append(seed)
+            if runs[best][0] == "diverged":
+                entry.diverged.append(seed)
+    return Results(entries, _ordered({place for place, _, _ in entries}, [place for place, _, _ in entries]), runs)
+
+
+def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], tried: int, set_name: str) -> Run | None:
+    if tried == 1:
+        return next(iter(points))
+    accuracy = {run: float(sets[set_name]["accuracy"]) for run, sets in points.items() if set_name in sets}
+    if len(accuracy) < len(points):
+        return None
+    return max(accuracy, key=lambda run: accuracy[run])  # of equal ones max gives the first
+
+
+def _role(set_name: str, metrics: Mapping[str, Any]) -> str:
+    role = metrics.get("role")
+    return str(role) if role else "validation" if set_name in CHOOSING_SETS.values() else "test"
+
+
+def _ordered(found: set[Place], seen: Sequence[Place]) -> list[Place]:
+    def first(name: str) -> dict[str, int]:
+        return {value: i for i, value in enumerate(dict.fromkeys(getattr(place, name) for place in seen))}
+
+    orders = {name: first(name) for name in ("study", "data", "size", "model", "set")}
+
+    def key(place: Place) -> tuple[Any, ...]:
+        rule = _RULE_ORDER.index(place.rule) if place.rule in _RULE_ORDER else len(_RULE_ORDER)
+        return (*(orders[name][getattr(place, name)] for name in orders), rule, place.rule)
+
+    return sorted(found, key=key)
+
+
+def _at(run: Run, place: Place) -> bool:
+    return (run.study, run.data, run.size, run.model) == (place.study, place.data, place.size, place.model)
+
+
+def _run_of(item: Mapping[str, Any]) -> Run:
+    def text(name: str) -> str:
+        return "" if item.get(name) is None else str(item[name])
+
+    names = [text(name) for name in ("study", "data", "shift", "size", "model", "method", "point")]
+    return Run(names[0], names[1], names[2], names[3], names[4], names[5], names[6], int(item["seed"]))

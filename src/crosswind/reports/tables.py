@@ -1,0 +1,421 @@
+"""Results to tables: text, CSV, LaTeX and plain values for JSON. What a table says is no more than its seeds carry.
+
+`result_tables` makes the tables that a person reads, `number_table` one tidy table of every number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import one_line
+from crosswind.evaluation.compare import t_quantile
+from crosswind.reports.layout import Cell, layout_csv, layout_latex, layout_text
+from crosswind.reports.results import ORACLES, Entry, Place, Results, arrange, choosing_set
+
+__all__ = ["Table", "number_table", "result_tables"]
+
+LEVEL = 0.95
+_REASONS_SHOWN = 20
+_NUMBERS = (
+    *("study", "data", "shift", "size", "model", "method", "set", "role", "rule", "oracle", "points", "n", "diverged", "rows"),
+    *("mean", "sd", "low", "high", "diff", "diff_low", "diff_high", "diff_n", "diff_missing"),
+    *("worst_group", "worst_group_low", "worst_group_high", "worst_group_name", "worst_group_seeds", "worst_group_rows"),
+    *("balanced_accuracy", "nll", "ece", "unparsed", "ties"),
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table. A cell is text, a number or None; the first `keys` columns name the rows; `name` is fit for a file."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    keys: int = 1
+
+    def to_text(self, width: int = 100) -> str:
+        """Monospaced text of at most `width` columns where the cells allow it; wider tables become blocks that repeat the keys."""
+        return layout_text(self.title, self.columns, self.rows, self.notes, self.keys, width)
+
+    def to_csv(self) -> str:
+        """Comma-separated values with a header; None is empty. Notes are left out."""
+        return layout_csv(self.columns, self.rows)
+
+    def to_latex(self) -> str:
+        """A LaTeX table with booktabs rules, the title as caption, the notes below."""
+        return layout_latex(self.title, self.columns, self.rows, self.notes, self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON: name, title, columns, rows, notes."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": [[cell.strip() if isinstance(cell, str) else cell for cell in row] for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def result_tables(results: Iterable[Mapping[str, Any]], reference: str = "erm", rules: Sequence[str] | None = None) -> list[Table]:
+    """The tables of a study: for every data set, size, model, evaluation set and rule accuracy, difference to `reference`, worst
+    group and calibration error; then the state of the runs.
+
+    `results` as `crosswind.reports.results` describes them; `rules` limits the selection rules (None: all). Tables of oracle rules
+    come last for their set.
+    """
+    found = arrange(results)
+    tables = []
+    for place in found.places:
+        if rules is not None and place.rule not in rules:
+            continue
+        if not any(entry.role == "test" for (at, _, _), entry in found.entries.items() if at == place):
+            continue
+        tables.append(_accuracy(found, place, reference))
+        for make in (_differences, _worst_groups, _calibration):
+            table = make(found, place, reference)
+            if table is not None:
+                tables.append(table)
+    tables.append(_runs(found))
+    return tables
+
+
+def number_table(results: Iterable[Mapping[str, Any]], reference: str = "erm", rules: Sequence[str] | None = None) -> Table:
+    """Every number in one tidy table: a row a (study, data, shift, size, model, method, set, rule), validation sets included.
+
+    mean, sd, low, high are of the accuracy over `n` seeds; diff is paired with `reference`; the other scores are means over seeds;
+    `rows` is the size of the set, `ties` the largest number of equally good steps of any seed.
+    """
+    found = arrange(results)
+    rows = []
+    for place in found.places:
+        if rules is None or place.rule in rules:
+            for shift in found.shifts(place):
+                for method in found.methods(place, reference):
+                    entry = found.entries.get((place, shift, method))
+                    if entry is not None:
+                        base = found.entries.get((place, shift, reference)) if method != reference else None
+                        rows.append(_numbers(place, shift, method, entry, base))
+    return Table("numbers", "Every number", _NUMBERS, tuple(rows), (_interval_note(Counter()),), keys=9)
+
+
+# -- one table each -----------------------------------------------------------------------------------------------------------
+
+
+def _accuracy(found: Results, place: Place, reference: str) -> Table:
+    notes = [_seeds_note(found, place), *_set_notes(found, place)]
+    if reference not in found.methods(place, reference):
+        notes.append(f"There is no table of differences: the reference {reference} is not among the methods.")
+    return _by_shift(found, place, reference, "accuracy", "Accuracy", notes)
+
+
+def _calibration(found: Results, place: Place, reference: str) -> Table | None:
+    notes = ["Expected calibration error over 15 bins of equal width; 0 is best. Small sets have more than 0 by chance alone."]
+    return _by_shift(found, place, reference, "ece", "Calibration error", notes) if _has(found, place, "ece") else None
+
+
+def _by_shift(found: Results, place: Place, reference: str, metric: str, what: str, notes: list[str]) -> Table:
+    shifts, methods = found.shifts(place), found.methods(place, reference)
+    budget, budget_notes = _budget(found, place, reference)
+    counts: Counter[int] = Counter()
+    rows = []
+    for method in methods:
+        row: list[Cell] = [method, *([budget[method]] if budget else [])]
+        for shift in shifts:
+            entry = found.entries.get((place, shift, method))
+            summary = entry.summary(metric, LEVEL) if entry else None
+            counts.update([summary.n] if summary else [])
+            row.append(None if summary is None else _with_half_width(f"{summary.mean:.3f}", summary.half_width))
+        rows.append(tuple(row))
+    columns = ("method", *(["points"] if budget else []), *shifts)
+    every = [_interval_note(counts), *notes, *_rule_notes(place, bool(budget)), *budget_notes, *_entry_notes(found, place)]
+    return Table(_name(metric, place), _title(what, place), columns, _aligned(rows), _present(every), keys=2 if budget else 1)
+
+
+def _differences(found: Results, place: Place, reference: str) -> Table | None:
+    shifts = found.shifts(place)
+    methods = [method for method in found.methods(place, reference) if method != reference]
+    counts: Counter[int] = Counter()
+    compared, marked, same, missing = 0, 0, 0, []
+    rows = []
+    for method in methods:
+        row: list[Cell] = [method]
+        for shift in shifts:
+            entry, base = found.entries.get((place, shift, method)), found.entries.get((place, shift, reference))
+            difference = entry.difference(base, "accuracy", LEVEL) if entry and base else None
+            if difference is None:
+                row.append(None)
+                continue
+            counts.update([difference.n])
+            compared += difference.n > 1
+            marked += difference.excludes_zero
+            same += difference.sd == 0
+            if difference.missing:
+                missing.append(f"{method} under {shift} {difference.missing}")
+            mark = " *" if difference.excludes_zero else ""
+            row.append(_with_half_width(f"{difference.mean:+.3f}", difference.half_width) + mark)
+        rows.append(tuple(row))
+    if not counts:
+        return None
+    notes = [f"Accuracy minus that of {reference} at the same seed, then the mean over seeds.", _interval_note(counts)]
+    if compared:
+        chance = compared * (1 - LEVEL)
+        notes.append(
+            f"* the interval excludes 0 ({marked} of {compared}). Each is judged for itself: where nothing differs, about "
+            f"{chance:.2g} of {compared} would be marked by chance. No mark does not mean no difference."
+        )
+    if same:
+        notes.append(
+            "± 0.000 means that every seed differs by the same amount; without a spread there is nothing to judge by, and no mark."
+        )
+    notes += [f"Seeds without a partner, left out: {', '.join(missing)}."] if missing else []
+    notes += [*_oracle_notes(place), *_budget(found, place, reference)[1]]
+    columns = ("method", *shifts)
+    title = _title(f"Difference to {reference} in accuracy", place)
+    return Table(_name("difference", place), title, columns, _aligned(rows), _present(notes))
+
+
+def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
+    if not _has(found, place, "worst_group"):
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    counts: Counter[int] = Counter()
+    sizes = []
+    for shift in found.shifts(place):
+        for method in found.methods(place, reference):
+            entry = found.entries.get((place, shift, method))
+            summary = entry.summary("worst_group", LEVEL) if entry else None
+            if entry is None or summary is None:
+                rows.append((shift, method, None, None, None, None))
+                continue
+            counts.update([summary.n])
+            name, seeds, n_rows = _usual_worst(entry)
+            sizes.append(n_rows)
+            value = _with_half_width(f"{summary.mean:.3f}", summary.half_width)
+            rows.append((shift, method, value, name, f"{seeds} of {summary.n}", n_rows))
+    notes = [
+        _interval_note(counts),
+        "Mean over seeds of the lowest accuracy of any group; `group` is the one that was lowest in most seeds, `rows` its size.",
+    ]
+    if sizes and min(sizes) < 30:
+        notes.append(
+            f"The lowest of many small groups is low by chance alone: here a group has as few as {min(sizes)} rows"
+            + (", so that one row moves it by " + f"{1 / min(sizes):.2f}." if min(sizes) else ".")
+        )
+    notes += _oracle_notes(place)
+    columns = ("shift", "method", "worst group", "group", "lowest in", "rows")
+    return Table(
+        _name("worst-group", place), _title("Worst group accuracy", place), columns, _aligned(rows), _present(notes), keys=2
+    )
+
+
+def _runs(found: Results) -> Table:
+    states = ["finished", "diverged", "failed"]
+    states += [state for state in dict.fromkeys(status for status, _ in found.runs.values()) if state not in states]
+    groups: dict[tuple[str, str, str], Counter[str]] = {}
+    trouble: dict[str, list[str]] = {}
+    for run, (status, reason) in found.runs.items():
+        groups.setdefault((run.data, run.model, run.method), Counter())[status] += 1
+        if status in ("diverged", "failed"):
+            where = ", ".join(part for part in (run.data, run.shift, run.size, run.model, run.method, run.point) if part)
+            trouble.setdefault(f"{status}: {where}: {one_line(reason) or 'no reason recorded'}", []).append(str(run.seed))
+    rows: list[tuple[Cell, ...]] = []
+    for group, count in groups.items():
+        rows.append((*group, sum(count.values()), *(count[state] for state in states)))
+    notes = []
+    if any(status == "diverged" for status, _ in found.runs.values()):
+        notes.append("A diverged run is scored as it is and counts in every mean.")
+    waiting = sum(status not in ("finished", "diverged", "failed") for status, _ in found.runs.values())
+    if waiting:
+        notes.append(f"{waiting} of {len(found.runs)} runs are not done: these tables are of what is there so far.")
+    lines = [f"{text} (seed {', '.join(seeds)})" for text, seeds in trouble.items()]
+    notes += lines[:_REASONS_SHOWN]
+    if len(lines) > _REASONS_SHOWN:
+        notes.append(f"and {len(lines) - _REASONS_SHOWN} more kinds of failure that are not shown here.")
+    return Table("runs", "Runs", ("data", "model", "method", "runs", *states), tuple(rows), tuple(notes), keys=3)
+
+
+def _numbers(place: Place, shift: str, method: str, entry: Entry, base: Entry | None) -> tuple[Cell, ...]:
+    accuracy, worst = entry.summary("accuracy", LEVEL), entry.summary("worst_group", LEVEL)
+    difference = entry.difference(base, "accuracy", LEVEL) if base is not None else None
+    name, seeds, n_rows = _usual_worst(entry) if worst else (None, None, None)
+    scores: dict[str, Cell] = {
+        **place._asdict(),
+        "shift": shift,
+        "method": method,
+        "role": entry.role,
+        "oracle": int(place.rule in ORACLES),
+        "points": entry.tried,
+        "n": len(entry.metrics),
+        "diverged": len(entry.diverged),
+        "rows": _largest(entry, "n"),
+        "ties": _largest(entry, "ties"),
+        "worst_group_name": name,
+        "worst_group_seeds": seeds,
+        "worst_group_rows": n_rows,
+    }
+    if accuracy:
+        scores |= {"mean": accuracy.mean, "sd": accuracy.sd, "low": accuracy.low, "high": accuracy.high}
+    if difference:
+        scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
+        scores |= {"diff_n": difference.n, "diff_missing": difference.missing}
+    if worst:
+        scores |= {"worst_group": worst.mean, "worst_group_low": worst.low, "worst_group_high": worst.high}
+    for metric in ("balanced_accuracy", "nll", "ece", "unparsed"):
+        summary = entry.summary(metric, LEVEL)
+        scores[metric] = summary.mean if summary else None
+    return tuple(scores.get(column) for column in _NUMBERS)
+
+
+# -- what the notes say -------------------------------------------------------------------------------------------------------
+
+
+def _interval_note(counts: Counter[int]) -> str:
+    """What the interval is, and how wide that makes it for the fewest seeds of a table (`counts`: cells by number of seeds)."""
+    if not counts:
+        return "low and high bound a 95% t-interval of the mean over seeds."
+    if max(counts) == 1:
+        return "One seed: a single run each, without an interval. What is chance cannot be told from what is not."
+    several = sorted((n for n in counts if n > 1), reverse=True)
+    reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for n in several)
+    text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
+    text += " So few show only effects far larger than the spread between seeds." if several[-1] < 4 else ""
+    return text + (" A value without ± has one seed." if counts[1] else "")
+
+
+def _seeds_note(found: Results, place: Place) -> str:
+    counts = {(method, shift): len(entry.metrics) for (at, shift, method), entry in found.entries.items() if at == place}
+    usual = Counter(counts.values()).most_common(1)[0][0]
+    odd = [f"{method} under {shift} {n}" for (method, shift), n in counts.items() if n != usual]
+    if set(counts.values()) == {1}:
+        return ""
+    text = f"{usual} seed{'s' if usual != 1 else ''} each" + (f", but {', '.join(odd)}" if odd else "")
+    return (
+        f"{text}. Seeds redraw the training and validation rows and the network's start; "
+        "the test rows stay the same, so the interval does not cover their choice."
+    )
+
+
+def _set_notes(found: Results, place: Place) -> list[str]:
+    rows = {shift: _largest(entry, "n") for (at, shift, _), entry in found.entries.items() if at == place and entry.metrics}
+    if not rows:
+        return []
+    if len(set(rows.values())) == 1:
+        return [f"The set {place.set} has {next(iter(rows.values()))} rows."]
+    return [f"Rows of the set {place.set}: {', '.join(f'{shift} {n}' for shift, n in rows.items())}."]
+
+
+def _rule_notes(place: Place, grid: bool) -> list[str]:
+    if place.rule in ORACLES:
+        return _oracle_notes(place)
+    name = choosing_set(place.rule)
+    if place.rule == "last":
+        return ["The model after the last step" + (f"; the point chosen by accuracy on the set {name}." if grid else ".")]
+    return [f"{'Step and point are' if grid else 'The step is'} chosen by accuracy on the set {name}."]
+
+
+def _oracle_notes(place: Place) -> list[str]:
+    if place.rule not in ORACLES:
+        return []
+    return [
+        f"ORACLE: chosen by accuracy on the set {choosing_set(place.rule)}, labelled rows of the distribution that is tested on."
+    ]
+
+
+def _budget(found: Results, place: Place, reference: str) -> tuple[dict[str, Cell], list[str]]:
+    """Points tried by each method (empty where nobody searched), and a warning where they differ from the reference's."""
+    tried: dict[str, set[int]] = {}
+    for (at, _, method), entry in found.entries.items():
+        if at == place:
+            tried.setdefault(method, set()).add(entry.tried)
+    if all(counts == {1} for counts in tried.values()):
+        return {}, []
+    methods = found.methods(place, reference)
+    shown: dict[str, Cell] = {}
+    for method in methods:
+        counts = sorted(tried.get(method, ()))
+        shown[method] = None if not counts else counts[0] if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+    own = shown.get(reference)
+    other = [f"{method} {shown[method]}" for method in methods if shown[method] not in (own, None)]
+    if not other:
+        return shown, []
+    return shown, [
+        f"WARNING: not all methods tried as many points as {reference} ({own if own is not None else 'none'}): {', '.join(other)}. "
+        "The best of more points is higher by chance alone."
+    ]
+
+
+def _entry_notes(found: Results, place: Place) -> list[str]:
+    def listed(name: str) -> str:
+        lines = []
+        for (at, shift, method), entry in found.entries.items():
+            seeds = getattr(entry, name)
+            if at == place and seeds:
+                lines.append(f"{method} under {shift} (seed {', '.join(map(str, sorted(seeds)))})")
+        return "; ".join(lines)
+
+    notes = []
+    if text := listed("diverged"):
+        notes.append(f"Diverged, and counted as scored: {text}.")
+    if text := listed("partial"):
+        notes.append(f"Chosen among fewer points than planned, the others have no scores: {text}.")
+    if text := listed("undecided"):
+        notes.append(f"Left out, since the set {choosing_set(place.rule)} that chooses the point was not scored: {text}.")
+    return notes
+
+
+# -- small parts --------------------------------------------------------------------------------------------------------------
+
+
+def _with_half_width(mean: str, half_width: float | None) -> str:
+    return mean if half_width is None else f"{mean} ± {half_width:.3f}"
+
+
+def _aligned(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
+    """Values without an interval or a mark padded, so that means stand under means in a column aligned to the right."""
+    out = [list(row) for row in rows]
+    for i in range(len(rows[0]) if rows else 0):
+        values = [str(row[i]) for row in rows if isinstance(row[i], str)]
+        for tail in (" ± 0.000", " *") if any("±" in value for value in values) else ():
+            for row in out:
+                cell = row[i]
+                if isinstance(cell, str) and (tail[1] not in cell) and any(tail[1] in value for value in values):
+                    row[i] = cell + " " * len(tail)
+    return tuple(tuple(row) for row in out)
+
+
+def _usual_worst(entry: Entry) -> tuple[str, int, int]:
+    """The group that was worst in most seeds (of equal ones the first by seed), in how many, and its rows."""
+    items = [item for item in entry.metrics.values() if item.get("worst_group") is not None]
+    name, seeds = Counter(str(item["worst_group_name"]) for item in items).most_common(1)[0]
+    rows = min(int(item.get("worst_group_n") or 0) for item in items if str(item["worst_group_name"]) == name)
+    return name, seeds, rows
+
+
+def _largest(entry: Entry, metric: str) -> int | None:
+    found = [int(item[metric]) for item in entry.metrics.values() if item.get(metric) is not None]
+    return max(found, default=None)
+
+
+def _has(found: Results, place: Place, metric: str) -> bool:
+    return any(entry.values(metric) for (at, _, _), entry in found.entries.items() if at == place)
+
+
+def _title(what: str, place: Place) -> str:
+    parts = [place.study, place.data, f"size {place.size}" if place.size else "", place.model, f"selection {place.rule}"]
+    return f"{what} on {place.set} ({', '.join(part for part in parts if part)})"
+
+
+def _name(what: str, place: Place) -> str:
+    parts = [what, place.study, place.data, place.size, place.model, place.set, place.rule]
+    return re.sub(r"[^a-z0-9+.]+", "-", "-".join(part for part in parts if part).lower()).strip("-")
+
+
+def _present(notes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(note for note in dict.fromkeys(notes) if note)

@@ -1,0 +1,270 @@
+"""Tables from results: the stored report, and each part of it worked by hand.
+
+The stored text is renewed by `RENEW_GOLDEN=1 python -m pytest tests/reports`; look at the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crosswind.reports.tables import Table, number_table, result_tables
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def _run(shift: str, method: str, seed: int, scores: dict[tuple[str, str], float], **more: Any) -> list[dict[str, Any]]:
+    """The rows of one run; `scores` maps (rule, set) to accuracy."""
+    base = {"study": "mini", "data": "digits", "shift": shift, "size": "small", "model": "mlp", "method": method, "point": ""}
+    base |= {"seed": seed, "status": "finished", **more}
+    if not scores:
+        return [{**base, "rule": None, "set": None, "metrics": None}]
+    return [{**base, "rule": rule, "set": name, "metrics": _metrics(accuracy)} for (rule, name), accuracy in scores.items()]
+
+
+def _metrics(accuracy: float) -> dict[str, Any]:
+    worst = {"worst_group": round(accuracy / 2, 6), "worst_group_name": "digit=3, ink=red", "worst_group_n": 4}
+    rest = {"n": 200, "balanced_accuracy": accuracy, "nll": 0.5, "ece": round((1 - accuracy) / 2, 6), "unparsed": 0, "ties": 1}
+    return {"accuracy": accuracy, **worst, **rest}
+
+
+def _both(test: float, validation: float = 0.9) -> dict[tuple[str, str], float]:
+    return {("best-id", "validation"): validation, ("best-id", "test"): test}
+
+
+def _study() -> list[dict[str, Any]]:
+    """Three seeds; erm one point; groupdro a grid of two; mixup fails once and diverges once."""
+    rows: list[dict[str, Any]] = []
+    for shift, erm, groupdro in (("none", 0.9, 0.9), ("SC", 0.6, 0.75)):
+        for seed in range(3):
+            step = 0.01 * (seed - 1)
+            oracle = {("best-target", "target-validation"): erm, ("best-target", "test"): round(erm + step + 0.02, 6)}
+            rows += _run(shift, "erm", seed, {**_both(round(erm + step, 6)), **oracle})
+            better = 0.95 if seed != 2 else 0.85  # seed 2 prefers the other point
+            wobble = 0.02 * (seed == 0)
+            rows += _run(shift, "groupdro", seed, _both(round(groupdro + step + wobble, 6), better), point="eta=0.01")
+            rows += _run(shift, "groupdro", seed, _both(round(groupdro - 0.1 + step, 6), 0.9), point="eta=0.1")
+            if (shift, seed) == ("SC", 1):
+                rows += _run(shift, "mixup", seed, {}, status="failed", reason="the worker died twice")
+            else:
+                diverged = (shift, seed) == ("none", 2)
+                more = {"status": "diverged", "reason": "the loss was not finite at step 40"} if diverged else {}
+                rows += _run(shift, "mixup", seed, _both(0.1 if diverged else round(erm + 0.05 + step, 6)), **more)
+    return rows
+
+
+def _by_name(tables: list[Table]) -> dict[str, Table]:
+    return {table.name: table for table in tables}
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "tex"])
+def test_stored_report(form: str) -> None:
+    tables = result_tables(_study())
+    text = {
+        "txt": lambda: "\n\n".join(table.to_text() for table in tables),
+        "csv": lambda: number_table(_study()).to_csv(),
+        "tex": lambda: "\n".join(table.to_latex() for table in tables),
+    }[form]()
+    stored = GOLDEN / f"report.{form}"
+    if os.environ.get("RENEW_GOLDEN"):
+        stored.write_text(text, encoding="utf-8")
+        pytest.skip(f"{stored.name} was renewed")
+    assert text == stored.read_text(encoding="utf-8")
+
+
+def test_which_tables_a_study_gives() -> None:
+    names = [table.name for table in result_tables(_study())]
+    tail = "-mini-digits-small-mlp-test-"
+    assert names == [
+        *(f"{what}{tail}best-id" for what in ("accuracy", "difference", "worst-group", "ece")),
+        *(f"{what}{tail}best-target" for what in ("accuracy", "worst-group", "ece")),
+        "runs",
+    ]
+    only = [table.name for table in result_tables(_study(), rules=["best-target"])]
+    assert only == [name for name in names if "best-id" not in name]
+
+
+def test_accuracy_cells_by_hand() -> None:
+    """erm under SC: 0.59, 0.60, 0.61: mean 0.6, sd 0.01, half-width 4.3027 * 0.01 / sqrt 3 = 0.0248."""
+    table = _by_name(result_tables(_study()))["accuracy-mini-digits-small-mlp-test-best-id"]
+    assert table.columns == ("method", "points", "none", "SC")
+    assert table.rows[0] == ("erm", 1, "0.900 ± 0.025", "0.600 ± 0.025")
+    assert [row[0] for row in table.rows] == ["erm", "groupdro", "mixup"]
+
+
+def test_point_is_chosen_by_the_rules_own_validation_set() -> None:
+    """groupdro under SC: seeds 0 and 1 choose eta=0.01 (validation 0.95 against 0.9): 0.75 - 0.01 + 0.02, 0.75; seed 2 chooses
+    eta=0.1 (0.85 against 0.9): 0.65 + 0.01. Mean of 0.76, 0.75, 0.66 is 0.72333; the best test scores would give 0.75667.
+    """
+    row = _numbers(number_table(_study()), shift="SC", method="groupdro", set="test")
+    assert float(row["mean"]) == pytest.approx((0.76 + 0.75 + 0.66) / 3)
+    assert row["points"] == "2"
+
+
+def test_equal_points_give_the_first() -> None:
+    rows = _run("none", "erm", 0, _both(0.5, 0.9), point="b") + _run("none", "erm", 0, _both(0.7, 0.9), point="a")
+    assert float(_numbers(number_table(rows), set="test")["mean"]) == 0.5
+
+
+def test_oracle_chooses_by_target_validation_and_says_so() -> None:
+    rows: list[dict[str, Any]] = []
+    for point, id_accuracy, target, test in (("a", 0.9, 0.3, 0.4), ("b", 0.1, 0.8, 0.7)):
+        sets = {("best-target", "validation"): id_accuracy, ("best-target", "target-validation"): target}
+        rows += _run("SC", "erm", 0, {**sets, ("best-target", "test"): test}, point=point)
+    row = _numbers(number_table(rows), set="test")
+    assert (float(row["mean"]), row["oracle"]) == (0.7, "1")
+    for table in result_tables(rows)[:-1]:
+        assert "ORACLE" in " ".join(table.notes), table.name
+
+
+def test_points_without_a_validation_score_are_left_out_and_named() -> None:
+    rows = _run("SC", "erm", 0, {("best-id", "test"): 0.9}, point="a") + _run("SC", "erm", 0, {("best-id", "test"): 0.5}, point="b")
+    table = result_tables(rows)[0]
+    assert table.rows == (("erm", 2, None),)
+    assert "Left out, since the set validation that chooses the point was not scored: erm under SC (seed 0)." in table.notes
+
+
+def test_a_choice_among_fewer_points_is_named() -> None:
+    rows = _run("SC", "erm", 0, _both(0.5), point="a") + _run("SC", "erm", 0, {}, point="b", status="failed", reason="x")
+    assert any(note.startswith("Chosen among fewer points") for note in result_tables(rows)[0].notes)
+
+
+def test_a_larger_search_than_the_references_is_a_warning() -> None:
+    notes = _by_name(result_tables(_study()))["difference-mini-digits-small-mlp-test-best-id"].notes
+    assert any(note.startswith("WARNING") and "groupdro 2" in note and "mixup" not in note for note in notes)
+    same = [row for row in _study() if row["point"] != "eta=0.1"]
+    assert not any("WARNING" in note for table in result_tables(same) for note in table.notes)
+
+
+def test_differences_are_paired_and_marked_only_without_zero() -> None:
+    """Under SC mixup is erm + 0.05 at seeds 0 and 2, so there is no spread and no mark; groupdro differs by 0.17, 0.15, 0.05:
+    mean 0.12333, sd 0.06429, half-width 0.1597, zero inside. Against 0.17, 0.15, 0.16 it would be outside.
+    """
+    table = _by_name(result_tables(_study()))["difference-mini-digits-small-mlp-test-best-id"]
+    cells = {str(row[0]): str(row[2]).strip() for row in table.rows}
+    assert cells == {"groupdro": "+0.123 ± 0.160", "mixup": "+0.050 ± 0.000"}
+    assert "Seeds without a partner, left out: mixup under SC 1." in table.notes
+    rows: list[dict[str, Any]] = []
+    for seed, gain in enumerate((0.17, 0.15, 0.16)):
+        rows += _run("SC", "erm", seed, _both(0.5)) + _run("SC", "groupdro", seed, _both(0.5 + gain))
+    marked = result_tables(rows)[1]
+    assert marked.rows == (("groupdro", "+0.160 ± 0.025 *"),)
+    assert any("(1 of 1)" in note and "about 0.05 of 1" in note for note in marked.notes)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        (1, "One seed"),
+        (2, "from 2 seeds it reaches 9.0 standard deviations"),
+        (5, "from 5 seeds it reaches 1.2 standard deviations"),
+    ],
+)
+def test_how_wide_the_interval_is_is_said(seeds: int, words: str) -> None:
+    """t / sqrt n: 12.706 / 1.414 = 8.98 for 2 seeds, 2.776 / 2.236 = 1.24 for 5."""
+    rows = [row for seed in range(seeds) for row in _run("SC", "erm", seed, _both(0.5 + 0.01 * seed))]
+    table = result_tables(rows)[0]
+    assert any(words in note for note in table.notes)
+    assert ("±" in str(table.rows[0][1])) == (seeds > 1)
+
+
+def test_worst_group_names_the_group_of_most_seeds() -> None:
+    rows = [row for seed in range(3) for row in _run("SC", "erm", seed, _both(0.5))]
+    rows[-1]["metrics"] = {**rows[-1]["metrics"], "worst_group_name": "digit=4, ink=blue"}
+    table = next(table for table in result_tables(rows) if table.name.startswith("worst-group"))
+    assert table.rows == (("SC", "erm", "0.250 ± 0.000", "digit=3, ink=red", "2 of 3", 4),)
+    assert any("one row moves it by 0.25" in note for note in table.notes)
+
+
+def test_runs_are_counted_once_and_failures_carry_their_reason() -> None:
+    """3 methods x 2 shifts x 3 seeds, groupdro twice for its grid: erm 6, groupdro 12, mixup 6 runs."""
+    table = _by_name(result_tables(_study()))["runs"]
+    assert table.columns == ("data", "model", "method", "runs", "finished", "diverged", "failed")
+    assert table.rows == (
+        ("digits", "mlp", "erm", 6, 6, 0, 0),
+        ("digits", "mlp", "groupdro", 12, 12, 0, 0),
+        ("digits", "mlp", "mixup", 6, 4, 1, 1),
+    )
+    assert "failed: digits, SC, small, mlp, mixup: the worker died twice (seed 1)" in table.notes
+
+
+def test_a_method_without_any_score_keeps_its_row() -> None:
+    rows = _run("SC", "erm", 0, _both(0.5)) + _run("SC", "mixup", 0, {}, status="failed", reason="x")
+    assert result_tables(rows)[0].rows == (("erm", "0.500"), ("mixup", None))
+    assert "mixup    -" in result_tables(rows)[0].to_text().replace("  -", "    -").replace("     ", "    ")
+
+
+def test_results_of_nothing_are_an_empty_table_of_runs() -> None:
+    tables = result_tables([])
+    assert [(table.name, table.rows) for table in tables] == [("runs", ())]
+    assert "Runs" in tables[0].to_text()
+    assert number_table([]).rows == ()
+
+
+def test_two_results_for_one_thing_are_refused() -> None:
+    with pytest.raises(ValueError, match="two results"):
+        result_tables(_run("SC", "erm", 0, _both(0.5)) * 2)
+
+
+def test_missing_calibration_leaves_its_table_out() -> None:
+    rows = _run("SC", "erm", 0, _both(0.5))
+    for row in rows:
+        row["metrics"]["ece"] = None
+    assert not any(table.name.startswith("ece") for table in result_tables(rows))
+
+
+def test_text_keeps_to_its_width_and_repeats_the_keys() -> None:
+    shifts = [f"shift-number-{i}" for i in range(19)]
+    rows = [row for shift in shifts for seed in (0, 1) for row in _run(shift, "erm", seed, _both(0.5 + 0.01 * seed))]
+    table = result_tables(rows)[0]
+    for width in (60, 100):
+        text = table.to_text(width)
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= width
+        headers = [line.split() for line in lines if line.startswith("method")]
+        assert len(headers) > 1
+        assert [name for header in headers for name in header[1:]] == shifts
+    assert len(text.splitlines()) > 20
+
+
+def test_numbers_stand_to_the_right_and_means_under_means() -> None:
+    rows = [row for seed in range(2) for row in _run("SC", "erm", seed, _both(0.5 + seed / 10))] + _run(
+        "SC", "mixup", 0, _both(0.625)
+    )
+    lines = result_tables(rows)[0].to_text().splitlines()
+    erm, mixup = (next(line for line in lines if line.startswith(name)) for name in ("erm", "mixup"))
+    assert erm.index("0.550") == mixup.index("0.625")
+    assert Table("x", "X", ("name", "n"), (("a", 5), ("b", 1000))).to_text().splitlines()[4:6] == ["a        5", "b     1000"]
+
+
+def test_latex_escapes_everything_a_name_may_hold() -> None:
+    table = Table("a_b c", "50% & more_", ("x_1", "#"), (("a&b\\c{d}~^$", -0.5), ("± *", None)), ("under_score",))
+    text = table.to_latex()
+    assert r"\caption{50\% \& more\_}" in text
+    assert r"\label{tab:a-b-c}" in text
+    assert r"x\_1 & \# \\" in text
+    assert r"a\&b\textbackslash{}c\{d\}\textasciitilde{}\textasciicircum{}\$ & $-$0.500 \\" in text
+    assert r"$\pm$ $^{*}$ & -- \\" in text
+    assert r"under\_score\par" in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+
+
+def test_csv_is_read_back_and_json_is_plain() -> None:
+    table = number_table(_study())
+    rows = list(csv.DictReader(io.StringIO(table.to_csv())))
+    assert len(rows) == len(table.rows) == 2 * (3 * 2 + 2)
+    for item in result_tables(_study()):
+        assert json.loads(json.dumps(item.to_json(), allow_nan=False))["columns"] == list(item.columns)
+    assert Table("x", "X", ("a",), (('with "quotes", and comma',), (None,))).to_csv() == 'a\n"with ""quotes"", and comma"\n""\n'
+
+
+def _numbers(table: Table, **wanted: str) -> dict[str, str]:
+    rows = [row for row in csv.DictReader(io.StringIO(table.to_csv())) if all(row[key] == value for key, value in wanted.items())]
+    assert len(rows) == 1
+    return rows[0]
