@@ -1,0 +1,156 @@
+"""The files of a store: where they lie and how they are written so that a kill at any moment leaves nothing half done.
+
+Below the store's folder: `artifacts/KE/KEY/` for what a finished run left, `checkpoints/KEY/` for what an unfinished one needs
+to go on, and `artifacts/.partial/DRIVER/` where runs write before they are recorded. A folder under `artifacts` is moved there
+in one step, by the driver, inside the transaction that records the run; so a finished run always has its files, and a run that
+is not finished is never read. Nothing here knows what the files mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crosswind.core.errors import StoreError
+
+__all__ = [
+    "artifact_folder",
+    "check_key",
+    "checkpoint_folder",
+    "inside",
+    "plain_json",
+    "publish",
+    "staging_area",
+    "staging_folder",
+    "sweep_checkpoints",
+    "sweep_staging",
+    "sync_tree",
+    "write_atomically",
+]
+
+_KEY = re.compile(r"[0-9a-z]{4,128}")
+
+
+def check_key(key: str) -> str:
+    """`key`, if it may name a folder: 4 to 128 lower-case letters and digits. Raises `StoreError`."""
+    if not _KEY.fullmatch(key):
+        raise StoreError(f"the run key {key!r} is not 4 to 128 lower-case letters and digits")
+    return key
+
+
+def artifact_folder(out: Path, key: str) -> Path:
+    """Where the files of the finished run `key` lie; two levels, so that no folder has many thousand entries."""
+    return out / "artifacts" / check_key(key)[:2] / key
+
+
+def checkpoint_folder(out: Path, key: str) -> Path:
+    """Where the unfinished run `key` keeps what it needs to go on."""
+    return out / "checkpoints" / check_key(key)
+
+
+def staging_area(out: Path, driver: str) -> Path:
+    """Where the runs of `driver` write; on the file system of `artifact_folder`, so that a move is one step."""
+    return out / "artifacts" / ".partial" / driver
+
+
+def staging_folder(out: Path, driver: str, key: str) -> Path:
+    """Where the run `key` writes its files while `driver` runs it."""
+    return staging_area(out, driver) / check_key(key)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file `name` below `folder`; a name that leads out of it, also by a link, is refused with `StoreError`."""
+    root = folder.resolve()
+    path = (root / name).resolve()
+    if path == root or root not in path.parents:
+        raise StoreError(f"{name!r} is not a file inside {folder}")
+    return path
+
+
+def plain_json(value: Any) -> str:
+    """`value` as JSON text, as stores and messages hold it; NaN stays NaN. Raises `TypeError` for what is not a plain value."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_plain)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` so that a reader, or the next start after a kill, sees the old bytes or the new, never a mixture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
+def sync_tree(folder: Path) -> None:
+    """Force every file and folder below `folder` to the disk: a move must not outlive, on a power cut, what it moved."""
+    for at, _, files in os.walk(folder):
+        for name in files:
+            _sync(Path(at, name))
+        _sync(Path(at))
+
+
+def publish(staged: Path, final: Path) -> None:
+    """Move the folder `staged` to `final` in one step, replacing what an unrecorded earlier try left there."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if final.exists():
+        # A folder that is not empty cannot be replaced in one step; the run is not recorded yet, so nobody reads the gap.
+        old = staged.with_name(f"{staged.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(final, old)
+        shutil.rmtree(old, ignore_errors=True)
+    os.rename(staged, final)
+    _sync(final.parent)
+
+
+def sweep_staging(out: Path, live: set[str]) -> int:
+    """Remove what drivers other than the `live` ones left in the staging area; their number."""
+    return _sweep(out / "artifacts" / ".partial", lambda names: [name for name in names if name not in live])
+
+
+def sweep_checkpoints(out: Path, finished: Callable[[list[str]], list[str]]) -> int:
+    """Remove checkpoints of runs that `finished` picks out of a list of keys (a kill came between record and removal)."""
+    return _sweep(out / "checkpoints", finished)
+
+
+def _sweep(folder: Path, pick: Callable[[list[str]], list[str]]) -> int:
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be read: {error.strerror}") from error
+    gone = pick(names) if names else []
+    for name in gone:
+        # An orphan of a killed driver may still write for a moment; what it leaves goes at the next start.
+        shutil.rmtree(folder / name, ignore_errors=True)
+    return len(gone)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a plain value")

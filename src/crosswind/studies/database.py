@@ -1,0 +1,288 @@
+"""The tables of a store and how its database is opened: SQLite in a folder, or PostgreSQL by URL.
+
+Importing this costs the import of SQLAlchemy; `crosswind.studies.store` does so when a store is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from crosswind.core.errors import StoreError, one_line
+
+__all__ = [
+    "MIGRATIONS",
+    "SCHEMA",
+    "drivers",
+    "meta",
+    "now",
+    "open_database",
+    "prepare",
+    "runs",
+    "scores",
+    "sentences",
+    "studies",
+    "study_runs",
+    "text",
+]
+
+SCHEMA = 1
+"""The version of the tables below, kept in `meta`."""
+
+MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {}
+"""From a version to the next: what makes the tables of version `n` those of `n + 1`."""
+
+BUSY_SECONDS = 30.0
+
+_METADATA = sa.MetaData()
+
+meta = sa.Table("meta", _METADATA, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False))
+
+drivers = sa.Table(
+    "drivers",
+    _METADATA,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("start", sa.Text, nullable=False),
+    sa.Column("heartbeat", sa.Double, nullable=False),
+)
+
+studies = sa.Table(
+    "studies",
+    _METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("given", sa.Text, nullable=False),
+    sa.Column("resolved", sa.Text, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+)
+
+study_runs = sa.Table(
+    "study_runs",
+    _METADATA,
+    sa.Column("study", sa.Text, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("key", sa.Text, nullable=False, index=True),
+    sa.Column("labels", sa.Text, nullable=False),
+)
+
+# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs.
+runs = sa.Table(
+    "runs",
+    _METADATA,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False, server_default="pending", index=True),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("reason", sa.Text),
+    sa.Column("detail", sa.Text),
+    sa.Column("blocked_by", sa.Text),
+    sa.Column("driver", sa.Text),
+    sa.Column("worker", sa.Text),
+    sa.Column("started", sa.Double),
+    sa.Column("finished", sa.Double),
+    sa.Column("seconds", sa.Double),
+    sa.Column("versions", sa.Text),
+    sa.Column("cost", sa.Text),
+    sa.Column("warnings", sa.Text),
+    sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
+)
+
+scores = sa.Table(
+    "scores",
+    _METADATA,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("rule", sa.Text, nullable=False),
+    sa.Column("set", sa.Text, nullable=False),
+    sa.Column("metrics", sa.Text, nullable=False),
+)
+
+
+def open_database(where: Path | str, create: bool) -> sa.Engine:
+    """An engine for the SQLite file or the PostgreSQL URL `where`; for reading only unless `create`. Raises `StoreError`."""
+    engine = _postgresql(where) if isinstance(where, str) else _sqlite(where, create)
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # SQLite takes the write lock at once: a transaction that reads first and locks later fails when another came between.
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if create else "BEGIN")
+
+    return engine
+
+
+def prepare(engine: sa.Engine, name: str, create: bool) -> None:
+    """See that the tables are there and of this version; make or migrate them if `create`. Raises `StoreError`."""
+    with sentences(name), engine.begin() as connection:
+        if create and engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7239847523)"))  # two may make the tables at once
+        present = set(sa.inspect(connection).get_table_names())
+        if not present and create:
+            _METADATA.create_all(connection)
+            connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
+            return
+        found = None
+        if "meta" in present:
+            found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema")).scalar()
+        if found is None or not str(found).isdecimal():
+            raise StoreError(f"{name} is a database, but not a Crosswind store")
+        version = int(found)
+        if version > SCHEMA:
+            raise StoreError(f"{name} was written by a newer Crosswind (schema {version}, here {SCHEMA}); update Crosswind")
+        if any(step not in MIGRATIONS for step in range(version, SCHEMA)):
+            raise StoreError(f"{name} has schema {version}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
+        if version < SCHEMA and not create:
+            raise StoreError(f"{name} has the old schema {version}; the next `crosswind run` into it brings it to schema {SCHEMA}")
+        for step in range(version, SCHEMA):
+            MIGRATIONS[step](connection)
+        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
+
+
+@contextmanager
+def sentences(name: str) -> Iterator[None]:
+    """Turn what the database or the file system raises into one `StoreError` sentence about the store `name`."""
+    try:
+        yield
+    except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+        raise StoreError(f"{name} {_why(error)}") from error
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        raise StoreError(f"{name} cannot be read or written: {error.strerror or error}{place}") from error
+
+
+def _why(error: Exception) -> str:
+    # the first line of PostgreSQL's text is the message, the rest says where it stands in the statement
+    text = one_line(str(getattr(error, "orig", None) or error).strip().partition("\n")[0], 300)
+    for part, sentence in {
+        "not a database": "is not an SQLite database",
+        "malformed": "is damaged and cannot be read (database disk image is malformed)",
+        "disk is full": "cannot be written: the disk is full",
+        "is locked": f"is locked by another program for more than {BUSY_SECONDS:.0f} seconds",
+        "readonly": "cannot be written: it is read-only here",
+        "unable to open": "cannot be opened: no permission, or its folder is gone",
+        "disk I/O": "cannot be read or written: the disk reports an error",
+    }.items():
+        if part in text:
+            return sentence
+    return f"cannot be read or written: {text}"
+
+
+def _postgresql(url: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise StoreError("the store's URL cannot be read; it should be like postgresql://user@host/database") from None
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise StoreError(f"a store is a folder or a postgresql:// URL, not {parsed.get_backend_name()}://")
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise StoreError("a store on PostgreSQL needs the extra: pip install 'crosswind[postgresql]'") from None
+    return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 20})
+
+
+def _sqlite(path: Path, create: bool) -> sa.Engine:
+    with sentences(str(path)):
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder where the store's file should be")
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise StoreError(f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one")
+        if path.exists():
+            with path.open("rb") as file:
+                head = file.read(16)
+            if (head or not create) and head != b"SQLite format 3\0":
+                raise StoreError(f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind store")
+        connect, in_memory = (_writing(path), False) if create else _reading(path)
+        if not in_memory:
+            connect().close()  # tried here, so that what is wrong with the file is known before any table is read
+    # A copy in memory lives as long as its one connection.
+    pool = StaticPool if in_memory else QueuePool
+    return sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=pool)
+
+
+def _writing(path: Path) -> Callable[[], sqlite3.Connection]:
+    def connect() -> sqlite3.Connection:
+        connection = _connect(path, "mode=rwc")
+        # WAL: readers and the writer do not wait for each other. FULL: a commit reaches the disk before it returns, so a power
+        # cut takes back no finished run; it costs one fsync a commit (0.1 to 10 ms), a run takes seconds.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    return connect
+
+
+def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
+    """How to read a store that others may write, in a folder that may not be writable; and whether it is a copy in memory."""
+    beside = path.with_name(path.name + "-wal")
+    tried: list[str] = []
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        tried.append("mode=rw")  # SQLite's index of the WAL is made beside the file, and taken away at the end; only "rw" does both
+    tried.append("mode=ro")
+    if not beside.exists() or beside.stat().st_size == 0:
+        tried.append("mode=ro&immutable=1")  # no room for that index, and no WAL either: the file is all there is
+    for options in tried:
+        try:
+            _connect(path, options).close()
+        except sqlite3.OperationalError as error:
+            if "unable to open" not in str(error) and "readonly" not in str(error):
+                raise
+        else:
+            return partial(_connect, path, options), False
+    if not os.access(path, os.R_OK) or tried[-1].endswith("immutable=1"):
+        raise StoreError(f"{path} cannot be opened: no permission to read it")
+    # A WAL with content but no room for its index: read a copy of both.
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    with tempfile.TemporaryDirectory(prefix="crosswind-store-") as folder:
+        copy = Path(folder, path.name)
+        shutil.copyfile(path, copy)
+        shutil.copyfile(beside, copy.with_name(beside.name))
+        source = _connect(copy, "mode=rw")
+        source.backup(memory)
+        source.close()
+    return (lambda: memory), True
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?{options}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,  # transactions begin where `open_database` says
+        check_same_thread=False,
+    )
+    try:
+        if options != "mode=rwc":
+            connection.execute("PRAGMA query_only=ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def now(connection: sa.Connection) -> float:
+    """Seconds since 1970 on the clock that all drivers of this store share."""
+    if connection.dialect.name == "postgresql":
+        return float(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+    return time.time()
+
+
+def text(value: Any) -> str | None:
+    """`value` as text that both databases take: no NUL, nothing that is not UTF-8."""
+    return None if value is None else str(value).replace("\0", "").encode("utf-8", "replace").decode("utf-8")

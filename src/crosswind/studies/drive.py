@@ -1,0 +1,374 @@
+"""Drives the runs of a plan to their end: in the order of their needs, on an engine, recorded in a store.
+
+A driver may be killed at any moment and started again: finished runs stay, the others go on from their checkpoints. Several
+drivers may work on one store. An exception fails its run at once, for it would come again; a run whose worker dies is tried
+once more; a run that needs a failed one fails with it; and the study goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import graphlib
+import heapq
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from crosswind.core.errors import InputError, StoreError
+from crosswind.core.types import PlannedRun
+from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
+from crosswind.studies.drivers import HEARTBEAT_SECONDS, Driver
+from crosswind.studies.engines import Engine, Event, Task
+from crosswind.studies.ledger import Ledger
+from crosswind.studies.store import DONE, Store
+
+__all__ = ["Progress", "Summary", "drive"]
+
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study is. `done` counts finished and diverged runs, `running` also those of other drivers; `left` is the time left
+    in seconds, None before the first run has ended. `message` is one line on what just happened, to the run `key`; `report` what
+    that run said itself, if it did.
+    """
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    left: float | None
+    message: str
+    key: str
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds."""
+
+    finished: int
+    diverged: int
+    failed: int
+    executed: int
+    seconds: float
+
+
+def drive(
+    store: Store,
+    runs: Sequence[PlannedRun],
+    engine: Engine,
+    *,
+    on_event: Callable[[Progress], None] | None = None,
+    time_limit: float | None = None,
+    retry_failed: bool = False,
+) -> Summary:
+    """Execute what is not done of `runs`, which the store knows already (`Store.add_plan`).
+
+    `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. Raises `InputError` for needs that are
+    missing or go in a circle; `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number,
+    on SIGINT, SIGTERM and SIGHUP. However it ends, what was running is pending again.
+    """
+    driver = Driver.current()
+    ledger = Ledger(store, driver)
+    try:
+        work = _Work(ledger, runs, engine, on_event, time_limit)
+        with _Interrupts(engine.interruptible) as interrupts, _heart(ledger):
+            ledger.enter()
+            try:
+                return work.go(interrupts, retry_failed)
+            finally:
+                with interrupts.held():
+                    engine.cancel()
+                    try:
+                        ledger.leave()
+                    except StoreError:
+                        pass  # the reason is on its way already; the next driver gives back what this one had
+    finally:
+        driver.end()
+
+
+class _Work:
+    """The state of one `drive`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        runs: Sequence[PlannedRun],
+        engine: Engine,
+        on_event: Callable[[Progress], None] | None,
+        time_limit: float | None,
+    ) -> None:
+        self.ledger, self.store, self.engine = ledger, ledger.store, engine
+        self.on_event, self.time_limit = on_event, time_limit
+        self.runs: dict[str, PlannedRun] = {}
+        for run in runs:
+            self.runs.setdefault(run.key, run)  # one run may stand in a study twice, under two labels
+        self.position = {key: position for position, key in enumerate(self.runs)}
+        self.dependents = _dependents(self.runs, self.store)
+        self.open_needs = {key: {need for need in run.needs if need in self.runs} for key, run in self.runs.items()}
+        self.ready: list[int] = []
+        self.order = list(self.runs)
+        self.active: dict[str, float] = {}
+        self.foreign: set[str] = set()
+        self.status: dict[str, str] = {}
+        self.took: list[float] = []
+        self.executed = 0
+        self.done = self.failed = 0
+
+    def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
+        started = time.monotonic()
+        self.ledger.reopen(self.runs, retry_failed)
+        at_start = self.store.statuses(self.runs)
+        unknown = [key for key in self.runs if key not in at_start]
+        if unknown:
+            raise StoreError(f"{self.store.name} does not know the run {unknown[0]}; its plan was not added")
+        for key in self.runs:
+            if at_start[key] not in (*DONE, "failed"):
+                self.status[key] = "waiting"
+        for key, status in at_start.items():
+            if status in DONE:
+                self._is_done(key, status)
+            elif status == "running":
+                self._is_foreign(key)
+        for key, status in at_start.items():
+            if status == "failed":
+                self._has_failed(key)
+        for key in self.runs:
+            self._ready_if_free(key)
+        self._tell("", f"{self.done} of {len(self.runs)} runs are done already")
+        polled = time.monotonic()
+        while True:
+            with interrupts.held():
+                self._hand_out()
+            if self.foreign and time.monotonic() - polled >= POLL_SECONDS:
+                polled = time.monotonic()
+                with interrupts.held():
+                    self._look_at_foreign()
+            elif self.active:
+                events = self.engine.wait(POLL_SECONDS)
+                with interrupts.held():
+                    for event in events:
+                        self._handle(event)
+            elif self.foreign:
+                time.sleep(POLL_SECONDS / 5)
+            elif not self.ready:
+                break
+            interrupts.check()
+        ended = list(self.status.values())
+        return Summary(
+            ended.count("finished"), ended.count("diverged"), ended.count("failed"), self.executed, time.monotonic() - started
+        )
+
+    def _hand_out(self) -> None:
+        while self.ready and self.engine.idle() > 0:
+            key = self.order[heapq.heappop(self.ready)]
+            if self.status[key] != "waiting":
+                continue
+            run, out = self.runs[key], self.store.out
+            if not self.ledger.claim(key):
+                self._is_foreign(key)
+                continue
+            task = Task(
+                key,
+                run.spec,
+                str(staging_folder(out, self.ledger.driver.id, key)),
+                str(checkpoint_folder(out, key) / "state.safetensors"),
+                {need: str(artifact_folder(out, need)) for need in run.needs},
+                self.time_limit,
+            )
+            self.status[key] = "running"
+            self.active[key] = time.monotonic()
+            self.engine.submit(task)
+            self._tell(key, "started")
+
+    def _handle(self, event: Event) -> None:
+        key = event.key
+        if event.kind == "progress":
+            self._tell(key, "runs", event.result)
+            return
+        del self.active[key]
+        self.executed += 1
+        if event.kind == "finished":
+            self._record(event)
+        elif event.kind == "failed":
+            self._fail(event, event.reason)
+        elif self.ledger.lost(key, event.reason, event.detail, event.worker):
+            self.executed -= 1
+            self.status[key] = "waiting"
+            heapq.heappush(self.ready, self.position[key])
+            self._tell(key, f"is tried once more: {event.reason}")
+        else:
+            self._after_failure(key, event.reason)
+
+    def _record(self, event: Event) -> None:
+        staged = staging_folder(self.store.out, self.ledger.driver.id, event.key)
+        try:
+            ours = self.ledger.finished(event.key, event.result, event.seconds, staged, event.worker)
+        except StoreError as error:
+            # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
+            self._fail(event, f"its result could not be stored: {error}")
+            return
+        if not ours:
+            self._is_foreign(event.key)
+            return
+        self.took.append(event.seconds)
+        self._is_done(event.key, str(event.result["status"]))
+        self._tell(event.key, str(event.result["status"]))
+
+    def _fail(self, event: Event, reason: str) -> None:
+        if self.ledger.failed(event.key, reason, event.detail, event.seconds, event.worker):
+            self._after_failure(event.key, reason)
+        else:
+            self._is_foreign(event.key)
+
+    def _after_failure(self, key: str, reason: str) -> None:
+        self._has_failed(key)
+        self._tell(key, f"failed: {reason}")
+
+    def _is_done(self, key: str, status: str) -> None:
+        self.foreign.discard(key)
+        self.status[key] = status
+        self.done += 1
+        for dependent in self.dependents[key]:
+            self.open_needs[dependent].discard(key)
+            self._ready_if_free(dependent)
+
+    def _has_failed(self, key: str) -> None:
+        """Count the failure of `key` and fail what needs it."""
+        self.foreign.discard(key)
+        blocked, todo = [], [key]
+        while todo:
+            for dependent in self.dependents[todo.pop()]:
+                if self.status.get(dependent) == "waiting":
+                    self.status[dependent] = "failed"
+                    blocked.append(dependent)
+                    todo.append(dependent)
+        self.status[key] = "failed"
+        self.failed += 1 + len(blocked)
+        if blocked:
+            self.ledger.blocked(blocked, key)
+
+    def _ready_if_free(self, key: str) -> None:
+        if self.status.get(key) == "waiting" and not self.open_needs[key]:
+            heapq.heappush(self.ready, self.position[key])
+
+    def _is_foreign(self, key: str) -> None:
+        self.status[key] = "foreign"
+        self.foreign.add(key)
+
+    def _look_at_foreign(self) -> None:
+        """What other drivers did with the runs that they had; what dead ones left is ours to claim."""
+        self.ledger.reclaim()
+        for key, status in self.store.statuses(self.foreign).items():
+            if status in DONE:
+                self._is_done(key, status)
+                self._tell(key, f"{status}, by another driver")
+            elif status == "failed":
+                self._has_failed(key)
+                self._tell(key, "failed, by another driver")
+            elif status == "pending":
+                self.foreign.discard(key)
+                self.status[key] = "waiting"
+                self._ready_if_free(key)
+
+    def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
+        if self.on_event is not None:
+            running = len(self.active) + len(self.foreign)
+            self.on_event(Progress(self.done, running, self.failed, len(self.runs), self._left(), message, key, report or {}))
+
+    def _left(self) -> float | None:
+        """Seconds left, as if every run took the mean of those that ended in this session."""
+        if not self.took:
+            return None
+        mean, at = sum(self.took) / len(self.took), time.monotonic()
+        waiting = len(self.runs) - self.done - self.failed - len(self.active)
+        of_active = sum(max(0.0, mean - (at - since)) for since in self.active.values())
+        return (waiting * mean + of_active) / max(1, self.engine.workers)
+
+
+class _Interrupts:
+    """Makes SIGINT, SIGTERM and SIGHUP end the study cleanly: they raise `KeyboardInterrupt`, but not while a result is recorded.
+
+    With an engine that waits interruptibly they only raise where `check` is called. Off the main thread it does nothing.
+    """
+
+    def __init__(self, gently: bool) -> None:
+        self._gently = gently
+        self._held = False
+        self._received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # `nohup` and the like have their way
+                    self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if a signal has come."""
+        if self._received is not None:
+            raise KeyboardInterrupt(self._received)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a signal wait until the block has ended; the next `check` raises."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        self._received = number
+        if not self._held and not self._gently:
+            raise KeyboardInterrupt(number)
+
+
+@contextlib.contextmanager
+def _heart(ledger: Ledger) -> Iterator[None]:
+    """Beat for the driver from a thread, since a run in this process may take hours."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT_SECONDS):
+            try:
+                ledger.heartbeat()
+            except StoreError:
+                pass  # a store that cannot be written stops the driver when it next records something, with the reason
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _dependents(runs: Mapping[str, PlannedRun], store: Store) -> dict[str, list[str]]:
+    """For each run those that need it. A need outside the plan must be done in the store already."""
+    out: dict[str, list[str]] = {key: [] for key in runs}
+    outside = {need for run in runs.values() for need in run.needs if need not in runs}
+    done = {key for key, status in store.statuses(outside).items() if status in DONE}
+    for key, run in runs.items():
+        for need in run.needs:
+            if need in runs:
+                out[need].append(key)
+            elif need not in done:
+                raise InputError("runs", f"the run {key} needs {need}, which is neither in the plan nor finished in the store")
+    try:
+        graphlib.TopologicalSorter({key: run.needs for key, run in runs.items()}).prepare()
+    except graphlib.CycleError as error:
+        raise InputError("runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}") from None
+    return out

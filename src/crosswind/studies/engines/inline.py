@@ -1,0 +1,71 @@
+"""Runs one task at a time in this process: for Python programs, notebooks and debuggers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any, final
+
+from crosswind.core.errors import RunError
+from crosswind.studies.artifacts import plain_json
+from crosswind.studies.engines import Event, Task
+from crosswind.studies.engines.worker import perform
+
+__all__ = ["Inline"]
+
+
+@final
+class Inline:
+    """An engine in this process. A run that kills the process kills the driver with it.
+
+    The time limit is looked at whenever the run reports its progress: this process cannot be ended from outside.
+    """
+
+    workers = 1
+    interruptible = False
+
+    def __init__(self, job: str) -> None:
+        """`job`: the function that executes a run, as `package.module:function`."""
+        self._job = job
+        self._task: Task | None = None
+
+    def idle(self) -> int:
+        """1, or 0 when a task waits for `wait`."""
+        return int(self._task is None)
+
+    def submit(self, task: Task) -> None:
+        """Keep `task` for `wait`."""
+        self._task = task
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Execute the task that was submitted, to its end."""
+        if self._task is None:
+            return []
+        task, started = self._task, time.monotonic()
+
+        def report(values: dict[str, Any]) -> None:
+            spent = time.monotonic() - started
+            if task.limit is not None and spent > task.limit:
+                raise RunError(f"time limit: the run took more than {task.limit:g} seconds")
+
+        try:
+            # Through JSON and back, so that the run sees and returns what it would in a worker.
+            event = perform(self._job, json.loads(plain_json(dataclasses.asdict(task))), report)
+        finally:
+            self._task = None
+        return [Event(**event, worker="inline")]
+
+    def cancel(self) -> None:
+        """Forget a task that was not started."""
+        self._task = None
+
+    def close(self) -> None:
+        """Nothing is held."""
+        self.cancel()
+
+    def __enter__(self) -> Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

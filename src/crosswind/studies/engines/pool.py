@@ -1,0 +1,255 @@
+"""Runs tasks in worker processes on this machine, each with one thread, each doing many runs.
+
+A worker that dies, by whatever cause, costs the run it had and is replaced. Workers are started afresh as programs of their own
+and not forked, so nothing of the driver's threads, locks or `__main__` gets into them. Linux and macOS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection, wait
+from typing import IO, final
+
+from crosswind.core.errors import one_line
+from crosswind.studies.artifacts import plain_json
+from crosswind.studies.engines import Event, Task
+from crosswind.studies.engines.worker import ONE_THREAD
+
+__all__ = ["Pool"]
+
+START_SECONDS = 120.0
+OUTPUT_BYTES = 16_384
+LAST_LINES = 3
+
+
+@final
+class Pool:
+    """An engine of `workers` processes. They are started when first needed. A context manager."""
+
+    interruptible = True
+
+    def __init__(self, job: str, workers: int) -> None:
+        """`job`: the function that executes a run, as `package.module:function`; `workers`: at least 1."""
+        if workers < 1:
+            raise ValueError(f"a pool needs at least one worker, not {workers}")
+        self._job, self.workers = job, workers
+        self._free: list[_Worker] = []
+        self._busy: list[_Worker] = []
+        self._lost: list[Event] = []
+        self._started = 0
+
+    def idle(self) -> int:
+        """How many more tasks can be submitted now."""
+        return self.workers - len(self._busy) - len(self._lost)
+
+    def submit(self, task: Task) -> None:
+        """Give `task` to a worker, starting one where none is free. A worker that died while it was free costs nothing."""
+        while self._free:
+            worker = self._free.pop()
+            if worker.take(task):
+                self._busy.append(worker)
+                return
+            worker.end()
+        try:
+            self._started += 1
+            worker = _Worker(self._job, self._started)
+        except OSError as error:
+            self._lost.append(Event(task.key, "lost", reason=f"no worker could be started: {error.strerror or error}"))
+            return
+        worker.take(task)  # if it is dead already, `wait` will see it
+        self._busy.append(worker)
+
+    def wait(self, seconds: float) -> list[Event]:
+        """What happened, as soon as something does, at the latest after `seconds`."""
+        events, self._lost = self._lost, []
+        if not self._busy:
+            return events
+        deadline = min([time.monotonic() + seconds, *(worker.deadline for worker in self._busy)])
+        remaining = 0.0 if events else max(0.0, deadline - time.monotonic())
+        ready = wait([worker.connection for worker in self._busy], min(remaining, 0.5))
+        for worker in list(self._busy):
+            # What a worker said before it died counts; and its child may hold the socket open, so its process is looked at too.
+            dead = not worker.lives()
+            if worker.connection in ready or (dead and worker.connection.poll()):
+                events += self._read(worker)
+            else:
+                events += self._ended(worker) if dead else self._overdue(worker)
+        return events
+
+    def cancel(self) -> None:
+        """Kill the workers that have a task; what they did since their last checkpoint is lost."""
+        for worker in self._busy:
+            worker.end()
+        self._busy, self._lost = [], []
+
+    def close(self) -> None:
+        """Kill all workers."""
+        self.cancel()
+        for worker in self._free:
+            worker.end()
+        self._free = []
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, worker: _Worker) -> list[Event]:
+        try:
+            message = json.loads(worker.connection.recv_bytes())
+        except (EOFError, OSError, ValueError):
+            return self._ended(worker)
+        if message["kind"] == "ready":
+            worker.ready()
+            return []
+        event = Event(**message, worker=worker.name)
+        if event.kind == "progress":
+            return [dataclasses.replace(event, seconds=worker.seconds)]
+        self._busy.remove(worker)
+        if event.kind == "lost":  # out of memory: a new process starts with none of what this one still holds
+            worker.end()
+        else:
+            self._free.append(worker)
+        return [event]
+
+    def _ended(self, worker: _Worker) -> list[Event]:
+        key, seconds = worker.key, worker.seconds
+        reason, detail = worker.last_words()
+        self._busy.remove(worker)
+        return [Event(key, "lost", reason=reason, detail=detail, seconds=seconds, worker=worker.name)]
+
+    def _overdue(self, worker: _Worker) -> list[Event]:
+        if time.monotonic() < worker.deadline:
+            return []
+        key, seconds, limit = worker.key, worker.seconds, worker.limit
+        self._busy.remove(worker)
+        worker.end()
+        if not worker.is_ready:
+            return [Event(key, "lost", reason=f"its worker did not start within {START_SECONDS:g} seconds", worker=worker.name)]
+        reason = f"time limit: the run took more than {limit:g} seconds"
+        return [Event(key, "failed", reason=reason, seconds=seconds, worker=worker.name)]
+
+
+class _Worker:
+    """One process, the socket to it, and the last of what it printed."""
+
+    def __init__(self, job: str, number: int) -> None:
+        ours, theirs = socket.socketpair()
+        read_end, self._lifeline = os.pipe()
+        # The path of this process, without what `-m` would put before it: the folder that the user happens to be in.
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        module = "crosswind.studies.engines.worker"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(theirs.fileno()), str(read_end), str(os.getpid()), job],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(), read_end),
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C is for the driver; and what a run starts can be ended with it
+            )
+        except BaseException:
+            ours.close()
+            os.close(self._lifeline)
+            raise
+        finally:
+            theirs.close()
+            os.close(read_end)
+        self.connection = Connection(ours.detach())
+        self.name = f"worker {number} (process {self._process.pid})"
+        self.key, self.is_ready = "", False
+        self.limit: float | None = None
+        self.deadline = time.monotonic() + START_SECONDS
+        self._since = time.monotonic()
+        self._output = b""
+        assert self._process.stdout is not None
+        self._listener = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
+        self._listener.start()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the task was taken."""
+        return time.monotonic() - self._since
+
+    def take(self, task: Task) -> bool:
+        """Send the task; False when the worker is dead."""
+        self.key, self.limit, self._since = task.key, task.limit, time.monotonic()
+        self._output = b""
+        if self.is_ready:
+            self._set_deadline()
+        try:
+            self.connection.send_bytes(plain_json(dataclasses.asdict(task)).encode())
+        except OSError:
+            return False
+        return True
+
+    def ready(self) -> None:
+        """The process has started: from now on the run's time counts."""
+        self.is_ready, self._since = True, time.monotonic()
+        self._set_deadline()
+
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """Kill the process and what it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self.connection.close()
+        os.close(self._lifeline)
+        # A child in a session of its own may still hold the pipe; it is not waited for.
+        self._listener.join(timeout=1.0)
+        if not self._listener.is_alive() and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def last_words(self) -> tuple[str, str]:
+        """Why the process ended, in one sentence, and the last of what it printed; ends what is left of it."""
+        try:
+            self._process.wait(timeout=5.0)  # the socket closes a moment before the process is gone
+            status: int | None = self._process.returncode
+        except subprocess.TimeoutExpired:
+            status = None
+        self.end()
+        if status is None:
+            how = "its worker closed the connection"
+        elif status >= 0:
+            how = f"its worker ended with exit status {status}"
+        else:
+            name = signal.Signals(-status).name if -status in list(signal.Signals) else f"signal {-status}"
+            how = f"its worker was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+        output = self._output.decode("utf-8", "replace")
+        said = _telling(output)
+        return f"{how}; it said: {said}" if said else how, output
+
+    def _set_deadline(self) -> None:
+        self.deadline = float("inf") if self.limit is None else time.monotonic() + self.limit
+
+    def _listen(self, pipe: IO[bytes]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := os.read(pipe.fileno(), 4096):
+                self._output = (self._output + chunk)[-OUTPUT_BYTES:]
+
+
+def _telling(output: str) -> str:
+    """The lines of a dead worker's output that say most: the fatal error and its place, else the last ones."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if line.startswith("Fatal Python error"):
+            # The trace of every thread follows; the one that fell is marked as current.
+            fallen = next((at for at, later in enumerate(lines) if later.startswith("Current thread")), number)
+            places = [later for later in lines[fallen + 1 :] if later.startswith("File ")]
+            return one_line(" ".join([line, *places[:1]]), 300)
+    return one_line(" / ".join(lines[-LAST_LINES:]), 300)

@@ -1,0 +1,189 @@
+"""A worker process: takes tasks from its driver, one at a time, executes them and sends back what came out.
+
+Started by `crosswind.studies.engines.pool` as `python -m crosswind.studies.engines.worker SOCKET LIFELINE JOB`. Messages are
+JSON. A worker ends when its driver does, however that ends: the kernel kills it (Linux), and a thread watches a pipe that only
+the driver holds open. `perform` is also what the inline engine calls, so a run is the same function everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from crosswind.core.errors import CrosswindError, RunError, one_line
+from crosswind.studies.artifacts import plain_json, sync_tree
+
+__all__ = ["ONE_THREAD", "load_job", "main", "one_thread", "perform"]
+
+_THREAD_COUNTS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
+ONE_THREAD = dict.fromkeys(_THREAD_COUNTS, "1")
+"""The environment that makes libraries use one thread when they are imported."""
+
+REPORT_SECONDS = 0.25
+DETAIL_CHARACTERS = 8000
+
+Job = Callable[..., Mapping[str, Any]]
+
+
+def load_job(name: str) -> Job:
+    """The function that `package.module:function` names. Raises `RunError`."""
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise RunError(f"the job {name} cannot be loaded: {error}") from error
+
+
+def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Execute one task and return its event as plain values; never raises an `Exception`.
+
+    The job is called as `job(spec, folder, checkpoint, report)`, with `bases` (a map from key to folder) where the run needs
+    others. `folder` is new and empty; `checkpoint` is the path of a file, in a folder of its own that keeps what an earlier try
+    left.
+    """
+    started = time.perf_counter()
+    folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
+    out: dict[str, Any] = {"key": task["key"]}
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        more = {"bases": {key: Path(path) for key, path in task["bases"].items()}} if task["bases"] else {}
+        with one_thread():
+            result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
+        out |= {"kind": "finished", "result": _checked(result)}
+        sync_tree(folder)
+    except Exception as error:
+        # MemoryError: what else ran at the time decides, so another try is worth it. Everything else would happen again.
+        out |= {"kind": "lost" if isinstance(error, MemoryError) else "failed", "reason": _reason(error)}
+        if not isinstance(error, CrosswindError):
+            out["detail"] = traceback.format_exc()[-DETAIL_CHARACTERS:]
+    except SystemExit as error:
+        out |= {"kind": "failed", "reason": f"the run called exit ({error.code})"}
+    return out | {"seconds": time.perf_counter() - started}
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Numbers may depend on the number of threads, so a run has one, whatever this process had.
+
+    torch's setting is put back at the end. Where torch comes with the run, it is the environment that sets it.
+    """
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch is not None else 0
+    os.environ.update(ONE_THREAD)
+    if torch is not None:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if torch is not None:
+            torch.set_num_threads(threads)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve tasks until the driver closes the socket."""
+    socket, lifeline, parent, job = int(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3]
+    for handle in (socket, lifeline):
+        os.set_inheritable(handle, False)  # a program that a run starts must not keep them open
+    _end_with(parent, lifeline)
+    faulthandler.enable()
+    connection = Connection(socket)
+    connection.send_bytes(b'{"kind":"ready"}')
+    while True:
+        try:
+            task = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return 0
+        event = perform(job, task, _reporter(connection, task["key"]))
+        sys.stdout.flush()
+        connection.send_bytes(json.dumps(event).encode())
+
+
+def _reporter(connection: Connection, key: str) -> Callable[[dict[str, Any]], None]:
+    last = 0.0
+
+    def report(values: dict[str, Any]) -> None:
+        nonlocal last
+        at = time.monotonic()
+        if at - last >= REPORT_SECONDS:
+            last = at
+            plain = json.loads(json.dumps(values, default=str))
+            connection.send_bytes(json.dumps({"kind": "progress", "key": key, "result": plain}).encode())
+
+    return report
+
+
+def _checked(result: Any) -> dict[str, Any]:
+    """The job's result as plain values, or `RunError` saying what is wrong with it."""
+    try:
+        plain = json.loads(plain_json(result))
+        known = plain["status"] in ("finished", "diverged")
+        scored = all(isinstance(entry["metrics"], dict) and entry["rule"] and entry["set"] for entry in plain["scores"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"the job's result is not as it should be: {type(error).__name__}: {error}") from error
+    if not known or not scored:
+        raise RunError("the job's result is not as it should be: it needs a status and scores with rule, set and metrics")
+    return plain
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CrosswindError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, MemoryError):
+        return one_line(f"out of memory: {error}{place}")
+    return one_line(f"{type(error).__name__}: {error}{place}")
+
+
+def _end_with(parent: int, lifeline: int) -> None:
+    """See that this process, and what it started, ends when the driver does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    def watch() -> None:
+        while True:
+            try:
+                if not os.read(lifeline, 1):
+                    break
+            except InterruptedError:
+                continue
+            except OSError:
+                break
+        os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(1)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""What one driver writes into a store: which runs it takes, and how each of them ended.
+
+Every change is one transaction. A run belongs to the driver that claimed it until it is recorded or given back; a driver that was
+taken for dead, and whose run another has claimed since, can no longer record it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crosswind.core.errors import one_line
+from crosswind.studies import artifacts
+from crosswind.studies.artifacts import plain_json
+from crosswind.studies.drivers import Driver
+from crosswind.studies.store import DONE, Store, in_parts
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["ATTEMPTS", "Ledger"]
+
+ATTEMPTS = 2
+"""How often a run is tried whose worker dies under it."""
+
+
+class Ledger:
+    """The writing side of `store` for one `driver`. Methods may be called from several threads."""
+
+    def __init__(self, store: Store, driver: Driver) -> None:
+        self.store, self.driver = store, driver
+
+    def enter(self) -> None:
+        """Make the driver known and clear up after dead ones: their runs are pending again, their unfinished files go."""
+        from crosswind.studies.database import drivers, now, sentences
+
+        mine = {"id": self.driver.id, "host": self.driver.host, "pid": self.driver.pid, "start": self.driver.start}
+        with self.store.transaction() as connection:
+            connection.execute(drivers.insert().values(heartbeat=now(connection), **mine))
+        self.reclaim()
+        with sentences(self.store.name):
+            artifacts.sweep_staging(self.store.out, self.store.live_drivers())
+            artifacts.sweep_checkpoints(self.store.out, self._done)
+
+    def leave(self) -> None:
+        """Forget the driver; what it left running is pending again and has cost no attempt."""
+        from crosswind.studies.database import drivers
+
+        self.driver.end()
+        with self.store.transaction() as connection:
+            _give_back(connection, self.driver.id)
+            connection.execute(drivers.delete().where(drivers.c.id == self.driver.id))
+        shutil.rmtree(artifacts.staging_area(self.store.out, self.driver.id), ignore_errors=True)
+
+    def heartbeat(self) -> None:
+        """Say that the driver lives, to drivers on other machines."""
+        from crosswind.studies.database import drivers, now
+
+        with self.store.transaction() as connection:
+            mine = drivers.update().where(drivers.c.id == self.driver.id)
+            connection.execute(mine.values(heartbeat=now(connection)))
+
+    def reclaim(self) -> int:
+        """Make the runs of dead drivers pending again, without costing them an attempt; how many there were."""
+        from crosswind.studies.database import drivers
+
+        dead = [driver.id for driver, lives in self.store.known_drivers() if not lives]
+        if not dead:
+            return 0
+        with self.store.transaction() as connection:
+            returned = sum(_give_back(connection, driver) for driver in dead)
+            connection.execute(drivers.delete().where(drivers.c.id.in_(dead)))
+        return returned
+
+    def reopen(self, keys: Iterable[str], failed: bool) -> int:
+        """Make pending again those of `keys` that failed because a run they need had failed; all failed ones, if `failed`."""
+        from crosswind.studies.database import runs
+
+        changed = 0
+        values = {"status": "pending", "reason": None, "detail": None, "blocked_by": None, "attempts": 0}
+        with self.store.transaction() as connection:
+            for some in in_parts(keys):
+                chosen = (runs.c.status == "failed") & runs.c.key.in_(some)
+                if not failed:
+                    chosen &= runs.c.blocked_by.is_not(None)
+                changed += connection.execute(runs.update().where(chosen).values(values)).rowcount
+        return changed
+
+    def claim(self, key: str) -> bool:
+        """Take the run `key` if it is pending; False when another driver was first. Of several that ask, one gets it."""
+        from crosswind.studies.database import now, runs
+
+        pending = runs.update().where((runs.c.key == key) & (runs.c.status == "pending"))
+        with self.store.transaction() as connection:
+            values = {"status": "running", "driver": self.driver.id, "worker": None, "started": now(connection)}
+            return connection.execute(pending.values(attempts=runs.c.attempts + 1, **values)).rowcount == 1
+
+    def finished(self, key: str, result: Mapping[str, Any], seconds: float, staged: Path | None = None, worker: str = "") -> bool:
+        """Record the result of a run and move its files from `staged` to their place, both or neither.
+
+        `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`, `metrics`), `cost`, `warnings`,
+        `versions`. False, and nothing done, when the run is no longer this driver's.
+        """
+        from crosswind.studies.database import now, scores, text
+
+        listed = [
+            {
+                "key": key,
+                "position": position,
+                "rule": text(entry["rule"]),
+                "set": text(entry["set"]),
+                "metrics": plain_json(entry["metrics"]),
+            }
+            for position, entry in enumerate(result["scores"])
+        ]
+        values = {name: plain_json(result.get(name, empty)) for name, empty in (("cost", {}), ("warnings", []), ("versions", {}))}
+        values |= {"status": result["status"], "worker": worker}
+        with self.store.transaction() as connection:
+            done = self._mine(key).values(reason=None, detail=None, finished=now(connection), seconds=seconds, **values)
+            if connection.execute(done).rowcount != 1:
+                return False
+            connection.execute(scores.delete().where(scores.c.key == key))
+            if listed:
+                connection.execute(scores.insert(), listed)
+            if staged is not None and staged.is_dir():
+                # Last before the commit, under the database's lock: a kill in between leaves a run to be done again, whose
+                # files replace these; never a finished run without files.
+                artifacts.publish(staged, artifacts.artifact_folder(self.store.out, key))
+        shutil.rmtree(artifacts.checkpoint_folder(self.store.out, key), ignore_errors=True)
+        return True
+
+    def failed(self, key: str, reason: str, detail: str = "", seconds: float | None = None, worker: str = "") -> bool:
+        """Record that the run failed, with the reason in one sentence. False when the run is no longer this driver's."""
+        from crosswind.studies.database import now, text
+
+        values = {
+            "status": "failed",
+            "reason": text(one_line(reason)),
+            "detail": text(detail),
+            "seconds": seconds,
+            "worker": worker,
+        }
+        with self.store.transaction() as connection:
+            return connection.execute(self._mine(key).values(finished=now(connection), **values)).rowcount == 1
+
+    def lost(self, key: str, reason: str, detail: str = "", worker: str = "") -> bool:
+        """Record that the run's worker died. True: the run is pending again; False: it was the last try, the run has failed."""
+        from crosswind.studies.database import now, runs, text
+
+        why = text(one_line(reason))
+        with self.store.transaction() as connection:
+            again = (
+                self._mine(key)
+                .where(runs.c.attempts < ATTEMPTS)
+                .values(status="pending", reason=why, detail=text(detail), worker=worker)
+            )
+            if connection.execute(again).rowcount == 1:
+                return True
+            tried = f"tried {ATTEMPTS} times: {why}"
+            values = {"status": "failed", "reason": tried, "detail": text(detail), "worker": worker}
+            connection.execute(self._mine(key).values(finished=now(connection), **values))
+            return False
+
+    def blocked(self, keys: Sequence[str], needed: str) -> None:
+        """Record as failed the pending runs `keys`, which need, directly or through others, the failed run `needed`."""
+        from crosswind.studies.database import now, runs
+
+        values = {"status": "failed", "reason": f"needs {needed[:12]}, which failed", "blocked_by": needed}
+        with self.store.transaction() as connection:
+            for some in in_parts(keys):
+                chosen = (runs.c.status == "pending") & runs.c.key.in_(some)
+                connection.execute(runs.update().where(chosen).values(finished=now(connection), **values))
+
+    def _done(self, keys: list[str]) -> list[str]:
+        return [key for key, status in self.store.statuses(keys).items() if status in DONE]
+
+    def _mine(self, key: str) -> sa.Update:
+        from crosswind.studies.database import runs
+
+        return runs.update().where((runs.c.key == key) & (runs.c.driver == self.driver.id) & (runs.c.status == "running"))
+
+
+def _give_back(connection: sa.Connection, driver: str) -> int:
+    from crosswind.studies.database import runs
+
+    left = runs.update().where((runs.c.driver == driver) & (runs.c.status == "running"))
+    return connection.execute(left.values(status="pending", driver=None, attempts=runs.c.attempts - 1)).rowcount

@@ -1,0 +1,114 @@
+"""Jobs that take the place of training in the tests of the store, the engines and the driver."""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from crosswind.core.errors import RunError
+from crosswind.core.types import PlannedRun, digest
+
+
+def planned(name, needs=(), **spec):
+    """A run of `execute`; `spec` says what it does."""
+    spec = {"name": name, **spec, "needs": list(needs)}
+    return PlannedRun(digest(spec), spec, {"method": name, "seed": 0}, tuple(needs))
+
+
+def execute(spec, folder, checkpoint, report, bases=None):
+    """Work in steps with a checkpoint after each; the score is a chain of digests over all steps and the scores of the bases.
+
+    Each start and end is a line in the file `spec["log"]`, so that a test can count what was executed.
+    """
+    log(spec, "start")
+    kind = spec.get("does", "work")
+    if kind == "raise":
+        raise ValueError("the toy is broken")
+    if kind == "refuse":
+        raise RunError("the toy does not want to")
+    if kind == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "die once" and not checkpoint.exists():
+        checkpoint.write_text('{"step": 0, "state": ""}')
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "segfault":
+        print("the toy is about to fall", file=sys.stderr, flush=True)
+        import faulthandler
+
+        faulthandler._sigsegv()
+    if kind == "exit":
+        os._exit(7)
+    if kind == "hang":
+        for _ in range(1000):
+            time.sleep(0.02)
+            report({})
+    if kind == "memory":
+        raise MemoryError("no room for the toy")
+    if kind == "fill":
+        (folder / "big.bin").write_bytes(bytes(64_000_000))
+    if kind == "wrong":
+        return {"status": "splendid"}
+    state = {"step": 0, "state": ""}
+    if checkpoint.exists():
+        state = json.loads(checkpoint.read_text())
+    above = [json.loads((path / "score.json").read_text()) for _, path in sorted((bases or {}).items())]
+    steps = spec.get("steps", 3)
+    for step in range(state["step"], steps):
+        time.sleep(spec.get("seconds", 0.0) / steps)
+        state = {"step": step + 1, "state": digest([state["state"], spec["name"], above, step])}
+        partial = checkpoint.with_suffix(".partial")
+        partial.write_text(json.dumps(state))
+        os.replace(partial, checkpoint)
+        report({"step": step + 1, "steps": steps})
+    score = random.Random(state["state"]).random()
+    (folder / "score.json").write_text(json.dumps(score))
+    threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    scores = [{"rule": rule, "set": "test", "metrics": {"accuracy": score, "pid": os.getpid(), **threads}} for rule in ("best-id", "last")]
+    log(spec, "end")
+    return {"status": "diverged" if kind == "diverge" else "finished", "scores": scores, "cost": {"steps": steps}, "warnings": ["a toy"]}
+
+
+def log(spec, word):
+    if "log" in spec:
+        line = f"{word} {spec['name']} {os.getpid()}\n".encode()
+        handle = os.open(spec["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(handle, line)  # one write: lines of several workers do not mix
+        os.close(handle)
+
+
+def graph(log_file, seconds=0.1):
+    """Twelve runs: two bases, three runs on each, four alone, and two on three others."""
+    bases = [planned(f"base{i}", log=str(log_file), seconds=seconds, steps=5) for i in range(2)]
+    alone = [planned(f"alone{i}", log=str(log_file), seconds=seconds * (0.5 + 0.3 * i)) for i in range(4)]
+    on = [planned(f"on{i}", (bases[i % 2].key,), log=str(log_file), seconds=seconds) for i in range(6)]
+    top = [planned(f"top{i}", (on[i].key, on[i + 1].key, alone[0].key), log=str(log_file), seconds=seconds) for i in range(2)]
+    return [*top, *on, *alone, *bases]
+
+
+JOB = "tests.studies.toys:execute"
+
+
+def main(arguments):
+    """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that can be killed."""
+    from crosswind.studies.drive import drive
+    from crosswind.studies.engines.inline import Inline
+    from crosswind.studies.engines.pool import Pool
+    from crosswind.studies.store import Store
+
+    where, log_file, workers = arguments[0], Path(arguments[1]), int(arguments[2])
+    runs = graph(log_file)
+    engine = Pool(JOB, workers) if workers else Inline(JOB)
+    try:
+        with Store.open(where, create=True) as store, engine:
+            store.add_plan("toys", {}, {}, runs)
+            drive(store, runs, engine)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
