@@ -150,6 +150,7 @@ def test_differences_are_paired_and_marked_only_without_zero() -> None:
     cells = {str(row[0]): str(row[2]).strip() for row in table.rows}
     assert cells == {"groupdro": "+0.123 ± 0.160", "mixup": "+0.050 ± 0.000"}
     assert "Seeds without a partner, left out: mixup under SC 1." in table.notes
+    assert any(note.startswith("± 0.000") for note in table.notes)
     rows: list[dict[str, Any]] = []
     for seed, gain in enumerate((0.17, 0.15, 0.16)):
         rows += _run("SC", "erm", seed, _both(0.5)) + _run("SC", "groupdro", seed, _both(0.5 + gain))
@@ -162,8 +163,8 @@ def test_differences_are_paired_and_marked_only_without_zero() -> None:
     ("seeds", "words"),
     [
         (1, "One seed"),
-        (2, "from 2 seeds it reaches 9.0 standard deviations"),
-        (5, "from 5 seeds it reaches 1.2 standard deviations"),
+        (2, "to each side 9.0 standard deviations from 2 seeds. So few"),
+        (5, "1.2 standard deviations from 5 seeds."),
     ],
 )
 def test_how_wide_the_interval_is_is_said(seeds: int, words: str) -> None:
@@ -194,10 +195,19 @@ def test_runs_are_counted_once_and_failures_carry_their_reason() -> None:
     assert "failed: digits, SC, small, mlp, mixup: the worker died twice (seed 1)" in table.notes
 
 
+def test_runs_that_are_not_done_are_named() -> None:
+    rows = (
+        _run("SC", "erm", 0, _both(0.5)) + _run("SC", "erm", 1, {}, status="pending") + _run("SC", "erm", 2, {}, status="running")
+    )
+    table = result_tables(rows)[-1]
+    assert (table.columns[-2:], table.rows) == (("pending", "running"), (("digits", "mlp", "erm", 3, 1, 0, 0, 1, 1),))
+    assert "2 of 3 runs are not done: these tables are of what is there so far." in table.notes
+
+
 def test_a_method_without_any_score_keeps_its_row() -> None:
     rows = _run("SC", "erm", 0, _both(0.5)) + _run("SC", "mixup", 0, {}, status="failed", reason="x")
     assert result_tables(rows)[0].rows == (("erm", "0.500"), ("mixup", None))
-    assert "mixup    -" in result_tables(rows)[0].to_text().replace("  -", "    -").replace("     ", "    ")
+    assert "mixup       -" in result_tables(rows)[0].to_text().splitlines()
 
 
 def test_results_of_nothing_are_an_empty_table_of_runs() -> None:

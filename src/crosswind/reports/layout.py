@@ -69,11 +69,11 @@ def layout_text(
 
 
 def layout_csv(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Comma-separated values: a header, numbers in full precision, nothing for None."""
+    """Comma-separated values: a header, numbers with twelve digits, nothing for None."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([["" if cell is None else cell.strip() if isinstance(cell, str) else cell for cell in row] for row in rows])
+    writer.writerows([[_plain(cell) for cell in row] for row in rows])
     return out.getvalue()
 
 
@@ -97,6 +97,12 @@ def layout_latex(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cel
         lines.append(r"\par\smallskip\raggedright\footnotesize")
         lines += [f"{escape_latex(note)}\\par" for note in notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _plain(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.12g}" if isinstance(cell, float) else str(cell).strip()
 
 
 def escape_latex(text: str) -> str:
