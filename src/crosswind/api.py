@@ -14,8 +14,8 @@ from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, parse_shift
-from crosswind.shifts.draw import Draw
-from crosswind.shifts.noise import LabelNoise
+from crosswind.shifts.draw import parse_draw
+from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, make_split
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ def split(
         label=label,
         attributes=tuple(attributes),
         shift=law,
-        draw=Draw.parse(draw, "draw"),
+        draw=parse_draw(draw, "draw"),
         roles=Roles(test=test, validation=validation, official=None),
         sets=dict(sets) if sets is not None else _default_sets(),
         groups=None if groups is None else tuple(groups),
         environments=None if environments is None else tuple(environments),
-        label_noise=LabelNoise(label_noise) if label_noise else None,
+        label_noise=parse_noise(label_noise) if label_noise else None,
         dataset_size=None,
         sampler=dict(sampler) if isinstance(sampler, Mapping) else sampler,
         split_seed=split_seed,
@@ -125,5 +125,5 @@ def _default_sets() -> dict[str, SetPlan]:
     uniform = parse_shift([], "sets.test.law")
     return {
         "validation": SetPlan(role="validation", law="train", draw=None, source=None, labels=None),
-        "test": SetPlan(role="test", law=uniform, draw=Draw.parse("all", "sets.test.draw"), source=None, labels=None),
+        "test": SetPlan(role="test", law=uniform, draw=parse_draw("all", "sets.test.draw"), source=None, labels=None),
     }

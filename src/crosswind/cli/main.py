@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-import click
 import typer
 
 from crosswind.cli.list import list_command
@@ -23,6 +23,10 @@ from crosswind.cli.status import status_command
 from crosswind.core.errors import CrosswindError, one_line
 
 __all__ = ["app", "main"]
+
+# Newer typer carries its own click: the classes of what it raises are found from one that it exports.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+_ClickException: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="crosswind",
@@ -68,12 +72,12 @@ def _status(arguments: Sequence[str] | None) -> int:
         result = command.main(args=None if arguments is None else list(arguments), prog_name="crosswind", standalone_mode=False)
     except CrosswindError as error:
         return _refuse(str(error))
-    except click.UsageError as error:
+    except _UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
         return _refuse(one_line(error.format_message()) + hint)
-    except click.ClickException as error:
+    except _ClickException as error:
         return _refuse(one_line(error.format_message()))
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
         return 130
     except BrokenPipeError:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["AsJson", "Overrides", "Scale", "StudyName", "StudyWord", "print_json"]
+__all__ = ["DEFAULT_OUT", "AsJson", "Overrides", "Scale", "StoreWord", "StudyName", "StudyWord", "print_json"]
 
-StudyWord = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study (crosswind list studies).")]
+DEFAULT_OUT = "crosswind-runs"
+
+StudyWord = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study (crosswind list studies).")
+]
+StoreWord = Annotated[str, typer.Argument(metavar="STORE", help="The folder that crosswind run wrote (--out), or a postgresql:// URL.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one field, such as training.steps=100; may be repeated."),
@@ -20,5 +27,15 @@ StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON; NaN is refused rather than written as something that is not JSON."""
-    typer.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
+    """Print a value as indented JSON. JSON has no NaN or infinity: they become null."""
+    typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -81,14 +81,12 @@ def _show_study(name: str, as_json: bool) -> None:
 
 
 def _show_run(word: str, as_json: bool) -> None:
-    from crosswind.core.errors import InputError
-    from crosswind.studies.store import Store
+    from crosswind.studies.store import Store, split_name
 
-    place, sign, prefix = word.partition("#")
-    if not sign or not prefix:
-        raise InputError("NAME", f"{word!r} is not of the form STORE#KEYPREFIX")
-    with Store.open_readonly(place) as store:
+    place, prefix = split_name(word)
+    with Store.open(place) as store:
         record = store.run(prefix)
+    record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
     if as_json:
         print_json(record)
         return

@@ -17,8 +17,8 @@ from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.shifts.base import Shift, parse_shift
-from crosswind.shifts.draw import Draw
-from crosswind.shifts.noise import LabelNoise
+from crosswind.shifts.draw import parse_draw, parse_size
+from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import Roles, SetPlan, SplitPlan
 from crosswind.studies.spec import DataSpec
 
@@ -125,13 +125,13 @@ def build_split_plan(values: Mapping[str, Any], field: str = "split") -> SplitPl
         label=values["label"],
         attributes=tuple(values["attributes"]),
         shift=build_shift(values["shift"], f"shifts.{values['shift_name']}"),
-        draw=Draw.parse(values["draw"], size),
+        draw=parse_draw(values["draw"], size),
         roles=Roles(test=roles["test"], validation=roles["validation"], official=roles["official"]),
         sets=sets,
         groups=None if values["groups"] is None else tuple(values["groups"]),
         environments=None if values["environments"] is None else tuple(values["environments"]),
-        label_noise=None if not noise else LabelNoise.parse(noise, "label_noise"),
-        dataset_size=values["dataset_size"],
+        label_noise=None if not noise else parse_noise(noise, "label_noise"),
+        dataset_size=parse_size(values["dataset_size"], "dataset_size"),
         sampler=values["sampler"],
         split_seed=values["split_seed"],
     )
@@ -143,7 +143,7 @@ def _set_plan(values: Mapping[str, Any], field: str) -> SetPlan:
     return SetPlan(
         role=values["role"],
         law="train" if law == "train" else build_shift(law, f"{field}.law"),
-        draw=None if draw is None else Draw.parse(draw, f"{field}.draw"),
+        draw=None if draw is None else parse_draw(draw, f"{field}.draw"),
         source=values["source"],
         labels=values["labels"],
     )

@@ -1,0 +1,92 @@
+"""`crosswind report STORE`: the tables of a store's studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json
+
+if TYPE_CHECKING:
+    from crosswind.reports.tables import Table
+    from crosswind.studies.store import Store
+
+__all__ = ["report_command", "tables_of"]
+
+FORMATS = ("text", "csv", "latex", "json")
+SUFFIX = {"text": "txt", "csv": "csv", "latex": "tex", "json": "json"}
+
+
+def report_command(
+    where: StoreWord = DEFAULT_OUT,
+    study: StudyName = None,
+    form: Annotated[str, typer.Option("--format", metavar="text|csv|latex|json", help="How tables are written.")] = "text",
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write one file a table there instead of printing.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the tables of a store: accuracy, difference to the reference paired by seed, worst groups, calibration, runs.
+
+    CSV is one tidy table with every number.
+    """
+    from crosswind.core.errors import InputError, unknown
+    from crosswind.studies.store import Store
+
+    if form not in FORMATS:
+        raise unknown("--format", "format", form, FORMATS)
+    form = "json" if as_json else form
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError("--out", f"{out} is a file; name a folder")
+    with Store.open(where) as store:
+        names = [store.study(study)["name"]] if study is not None else store.study_names()
+        if not names:
+            raise InputError("STORE", f"{where} holds no study yet")
+        tables = [table for name in names for table in tables_of(store, name, tidy=form == "csv")]
+    if out is not None:
+        _write(tables, form, out)
+    elif form == "json":
+        print_json([table.to_json() for table in tables])
+    elif form == "csv":
+        # One header: the tables of several studies are one tidy table.
+        for position, table in enumerate(tables):
+            typer.echo(table.to_csv() if position == 0 else table.to_csv().partition("\n")[2], nl=False)
+    else:
+        typer.echo("\n\n".join(table.to_text() if form == "text" else table.to_latex() for table in tables))
+
+
+def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
+    """The tables of one study: those that a person reads, or one of every number."""
+    from crosswind.reports.tables import number_table, result_tables
+
+    resolved = store.study(study)["resolved"]
+    results = store.results(study)
+    if tidy:
+        return [number_table(results, resolved["reference"], resolved["selection"])]
+    return result_tables(results, resolved["reference"], resolved["selection"])
+
+
+def _write(tables: list[Table], form: str, out: Path) -> None:
+    import json
+
+    from crosswind.core.errors import InputError
+
+    taken: set[str] = set()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            name, number = table.name, 2
+            while name in taken:
+                name, number = f"{table.name}-{number}", number + 1
+            taken.add(name)
+            text = {
+                "text": table.to_text,
+                "csv": table.to_csv,
+                "latex": table.to_latex,
+                "json": lambda table=table: json.dumps(table.to_json(), indent=2),
+            }[form]()
+            path = out / f"{name}.{SUFFIX[form]}"
+            path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+            typer.echo(f"wrote {path}")
+    except OSError as error:
+        raise InputError("--out", f"cannot write to {out}: {error.strerror}") from None

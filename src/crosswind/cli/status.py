@@ -1,0 +1,41 @@
+"""`crosswind status STORE`: how far the studies of a store are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json
+
+__all__ = ["status_command", "status_row"]
+
+
+def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False) -> None:
+    """Say how many runs of each study are done, running, waiting or failed, and why."""
+    from crosswind.studies.store import Store
+
+    with Store.open(where) as store:
+        rows = [status_row(store, name) for name in ([study] if study is not None else store.study_names())]
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        typer.echo(f"{where} holds no study yet")
+    for row in rows:
+        parts = [f"{row[name]} {name}" for name in ("finished", "diverged", "failed", "running", "pending") if row[name]]
+        typer.echo(f"study {row['name']}: {row['total']} runs: {', '.join(parts) or 'none'}")
+        for failure in row["failures"]:
+            typer.echo(f"  {failure['runs']} failed: {failure['reason']}")
+
+
+def status_row(store: Any, name: str) -> dict[str, Any]:
+    """The state of one study as plain values: counts by status, and failures by reason."""
+    reasons: dict[str, list[str]] = {}
+    counts = store.counts(name)
+    if counts["failed"]:
+        for run in store.runs(name):
+            if run["status"] == "failed":
+                reasons.setdefault(run["reason"] or "no reason recorded", []).append(run["key"])
+    failures = [{"reason": reason, "runs": len(keys), "keys": keys} for reason, keys in reasons.items()]
+    return {"name": name, **counts, "failures": failures}
