@@ -107,6 +107,15 @@ def test_point_is_chosen_by_the_rules_own_validation_set() -> None:
     assert row["points"] == "2"
 
 
+def test_reference_comes_first_wherever_it_was_planned() -> None:
+    rows = _run("SC", "mixup", 0, _both(0.5)) + _run("SC", "erm", 0, _both(0.5)) + _run("SC", "aaa", 0, _both(0.5))
+    assert [row[0] for row in result_tables(rows)[0].rows] == ["erm", "mixup", "aaa"]
+    assert [row[0] for row in result_tables(rows, reference="aaa")[0].rows] == ["aaa", "mixup", "erm"]
+    absent = result_tables(rows, reference="irm")
+    assert any("the reference irm is not among the methods" in note for note in absent[0].notes)
+    assert not any(table.name.startswith("difference") for table in absent)
+
+
 def test_equal_points_give_the_first() -> None:
     rows = _run("none", "erm", 0, _both(0.5, 0.9), point="b") + _run("none", "erm", 0, _both(0.7, 0.9), point="a")
     assert float(_numbers(number_table(rows), set="test")["mean"]) == 0.5
@@ -173,6 +182,9 @@ def test_how_wide_the_interval_is_is_said(seeds: int, words: str) -> None:
     table = result_tables(rows)[0]
     assert any(words in note for note in table.notes)
     assert ("±" in str(table.rows[0][1])) == (seeds > 1)
+    assert any("Seeds redraw" in note for note in table.notes) == (seeds > 1)
+    mixed = result_tables([*rows, *_run("LDD", "erm", 0, _both(0.5))])[0]
+    assert any("A value without ± has one seed." in note for note in mixed.notes) == (seeds > 1)
 
 
 def test_worst_group_names_the_group_of_most_seeds() -> None:

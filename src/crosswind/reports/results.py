@@ -75,21 +75,30 @@ class Entry:
         return paired(reference.values(metric), self.values(metric), level)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Results:
-    """Everything a report needs, in the order of the study: entries by place, shift and method; the state of every run."""
+    """Everything a report needs, in the order of the study: entries by place, then by shift and method; the state of every run."""
 
-    entries: dict[tuple[Place, str, str], Entry]
-    places: list[Place]
+    entries: dict[Place, dict[tuple[str, str], Entry]]
     runs: dict[Run, tuple[str, str]]
+    planned: dict[tuple[str, str, str, str], dict[str, dict[str, None]]]
+
+    @property
+    def places(self) -> list[Place]:
+        """What there are tables about, in order."""
+        return list(self.entries)
+
+    def at(self, place: Place) -> dict[tuple[str, str], Entry]:
+        """The entries of one place by (shift, method)."""
+        return self.entries[place]
 
     def shifts(self, place: Place) -> list[str]:
         """The shifts that were planned for a place, with a result or not."""
-        return list(dict.fromkeys(run.shift for run in self.runs if _at(run, place)))
+        return list(self.planned[place.study, place.data, place.size, place.model]["shift"])
 
     def methods(self, place: Place, reference: str) -> list[str]:
         """The methods that were planned for a place, with a result or not, the reference first."""
-        found = dict.fromkeys(run.method for run in self.runs if _at(run, place))
+        found = self.planned[place.study, place.data, place.size, place.model]["method"]
         return sorted(found, key=lambda method: method != reference)
 
 
@@ -123,14 +132,14 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     for (run, rule), sets in scored.items():
         candidates.setdefault((run[:6], run.seed, rule), {})[run] = sets
 
-    entries: dict[tuple[Place, str, str], Entry] = {}
+    entries: dict[Place, dict[tuple[str, str], Entry]] = {}
     for (group, seed, rule), points in candidates.items():
         tried = len(planned[group])
         best = _choose(points, tried, choosing_set(rule))
         any_run = best or next(iter(points))
         for set_name, metrics in points[any_run].items():
             place = Place(any_run.study, any_run.data, any_run.size, any_run.model, set_name, rule)
-            entry = entries.setdefault((place, any_run.shift, any_run.method), Entry(tried=tried))
+            entry = entries.setdefault(place, {}).setdefault((any_run.shift, any_run.method), Entry(tried=tried))
             entry.role = _role(set_name, metrics)
             if best is None:
                 entry.undecided.append(seed)
@@ -141,7 +150,11 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
                 entry.partial.append(seed)
             if runs[best][0] == "diverged":
                 entry.diverged.append(seed)
-    return Results(entries, _ordered({place for place, _, _ in entries}, [place for place, _, _ in entries]), runs)
+    axes: dict[tuple[str, str, str, str], dict[str, dict[str, None]]] = {}
+    for run in runs:
+        own = axes.setdefault((run.study, run.data, run.size, run.model), {"shift": {}, "method": {}})
+        own["shift"][run.shift] = own["method"][run.method] = None
+    return Results({place: entries[place] for place in _ordered(list(entries))}, runs, axes)
 
 
 def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], tried: int, set_name: str) -> Run | None:
@@ -158,7 +171,7 @@ def _role(set_name: str, metrics: Mapping[str, Any]) -> str:
     return str(role) if role else "validation" if set_name in CHOOSING_SETS.values() else "test"
 
 
-def _ordered(found: set[Place], seen: Sequence[Place]) -> list[Place]:
+def _ordered(seen: Sequence[Place]) -> list[Place]:
     def first(name: str) -> dict[str, int]:
         return {value: i for i, value in enumerate(dict.fromkeys(getattr(place, name) for place in seen))}
 
@@ -168,11 +181,7 @@ def _ordered(found: set[Place], seen: Sequence[Place]) -> list[Place]:
         rule = _RULE_ORDER.index(place.rule) if place.rule in _RULE_ORDER else len(_RULE_ORDER)
         return (*(orders[name][getattr(place, name)] for name in orders), rule, place.rule)
 
-    return sorted(found, key=key)
-
-
-def _at(run: Run, place: Place) -> bool:
-    return (run.study, run.data, run.size, run.model) == (place.study, place.data, place.size, place.model)
+    return sorted(seen, key=key)
 
 
 def _run_of(item: Mapping[str, Any]) -> Run:

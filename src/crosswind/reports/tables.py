@@ -75,7 +75,7 @@ def result_tables(results: Iterable[Mapping[str, Any]], reference: str = "erm", 
     for place in found.places:
         if rules is not None and place.rule not in rules:
             continue
-        if not any(entry.role == "test" for (at, _, _), entry in found.entries.items() if at == place):
+        if not any(entry.role == "test" for entry in found.at(place).values()):
             continue
         tables.append(_accuracy(found, place, reference))
         for make in (_differences, _worst_groups, _calibration):
@@ -98,9 +98,9 @@ def number_table(results: Iterable[Mapping[str, Any]], reference: str = "erm", r
         if rules is None or place.rule in rules:
             for shift in found.shifts(place):
                 for method in found.methods(place, reference):
-                    entry = found.entries.get((place, shift, method))
+                    entry = found.at(place).get((shift, method))
                     if entry is not None:
-                        base = found.entries.get((place, shift, reference)) if method != reference else None
+                        base = found.at(place).get((shift, reference)) if method != reference else None
                         rows.append(_numbers(place, shift, method, entry, base))
     return Table("numbers", "Every number", _NUMBERS, tuple(rows), (_interval_note(Counter()),), keys=9)
 
@@ -128,7 +128,7 @@ def _by_shift(found: Results, place: Place, reference: str, metric: str, what: s
     for method in methods:
         row: list[Cell] = [method, *([budget[method]] if budget else [])]
         for shift in shifts:
-            entry = found.entries.get((place, shift, method))
+            entry = found.at(place).get((shift, method))
             summary = entry.summary(metric, LEVEL) if entry else None
             counts.update([summary.n] if summary else [])
             row.append(None if summary is None else _with_half_width(f"{summary.mean:.3f}", summary.half_width))
@@ -147,7 +147,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
     for method in methods:
         row: list[Cell] = [method]
         for shift in shifts:
-            entry, base = found.entries.get((place, shift, method)), found.entries.get((place, shift, reference))
+            entry, base = found.at(place).get((shift, method)), found.at(place).get((shift, reference))
             difference = entry.difference(base, "accuracy", LEVEL) if entry and base else None
             if difference is None:
                 row.append(None)
@@ -189,7 +189,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
     sizes = []
     for shift in found.shifts(place):
         for method in found.methods(place, reference):
-            entry = found.entries.get((place, shift, method))
+            entry = found.at(place).get((shift, method))
             summary = entry.summary("worst_group", LEVEL) if entry else None
             if entry is None or summary is None:
                 rows.append((shift, method, None, None, None, None))
@@ -290,7 +290,7 @@ def _interval_note(counts: Counter[int]) -> str:
 
 
 def _seeds_note(found: Results, place: Place) -> str:
-    counts = {(method, shift): len(entry.metrics) for (at, shift, method), entry in found.entries.items() if at == place}
+    counts = {(method, shift): len(entry.metrics) for (shift, method), entry in found.at(place).items()}
     usual = Counter(counts.values()).most_common(1)[0][0]
     odd = [f"{method} under {shift} {n}" for (method, shift), n in counts.items() if n != usual]
     if set(counts.values()) == {1}:
@@ -303,7 +303,7 @@ def _seeds_note(found: Results, place: Place) -> str:
 
 
 def _set_notes(found: Results, place: Place) -> list[str]:
-    rows = {shift: _largest(entry, "n") for (at, shift, _), entry in found.entries.items() if at == place and entry.metrics}
+    rows = {shift: _largest(entry, "n") for (shift, _), entry in found.at(place).items() if entry.metrics}
     if not rows:
         return []
     if len(set(rows.values())) == 1:
@@ -331,9 +331,8 @@ def _oracle_notes(place: Place) -> list[str]:
 def _budget(found: Results, place: Place, reference: str) -> tuple[dict[str, Cell], list[str]]:
     """Points tried by each method (empty where nobody searched), and a warning where they differ from the reference's."""
     tried: dict[str, set[int]] = {}
-    for (at, _, method), entry in found.entries.items():
-        if at == place:
-            tried.setdefault(method, set()).add(entry.tried)
+    for (_, method), entry in found.at(place).items():
+        tried.setdefault(method, set()).add(entry.tried)
     if all(counts == {1} for counts in tried.values()):
         return {}, []
     methods = found.methods(place, reference)
@@ -354,9 +353,9 @@ def _budget(found: Results, place: Place, reference: str) -> tuple[dict[str, Cel
 def _entry_notes(found: Results, place: Place) -> list[str]:
     def listed(name: str) -> str:
         lines = []
-        for (at, shift, method), entry in found.entries.items():
+        for (shift, method), entry in found.at(place).items():
             seeds = getattr(entry, name)
-            if at == place and seeds:
+            if seeds:
                 lines.append(f"{method} under {shift} (seed {', '.join(map(str, sorted(seeds)))})")
         return "; ".join(lines)
 
@@ -404,7 +403,7 @@ def _largest(entry: Entry, metric: str) -> int | None:
 
 
 def _has(found: Results, place: Place, metric: str) -> bool:
-    return any(entry.values(metric) for (at, _, _), entry in found.entries.items() if at == place)
+    return any(entry.values(metric) for entry in found.at(place).values())
 
 
 def _title(what: str, place: Place) -> str:
