@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from crosswind.core.knobs import knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
 
-__all__ = ["Backbone", "Model", "ModelSpec", "build_model"]
+__all__ = ["Backbone", "Model", "build_model"]
 
 
 class Model(nn.Module):
@@ -99,18 +98,6 @@ class Backbone(ABC):
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """A model with random weights, drawn from torch's global generator, for inputs of `input_shape` (c, h, w)."""
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """A registered model's name and the knobs that differ from their defaults."""
-
-    name: str = "resnet18"
-    knobs: Mapping[str, Any] = field(default_factory=dict)
-
-    def with_knobs(self, knobs: Mapping[str, Any]) -> ModelSpec:
-        """The same model with some knobs replaced."""
-        return replace(self, knobs={**self.knobs, **knobs})
 
 
 def build_model(

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Needs, knob, knobs_of, resolve
 
-__all__ = ["TrainingSettings", "base_settings", "check_switches"]
+__all__ = ["ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A registered model's name and its knobs; those not named have their defaults."""
+
+    name: str = "resnet18"
+    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class TrainingSettings:
         """The settings with the user's values put in; each is checked and `InputError` names `field.name`."""
         settings = cls(**resolve(knobs_of(cls), values, field, "training"))
         if settings.momentum and settings.optimiser != "sgd":
-            raise InputError(f"{field}.momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
+            raise InputError(f"{field}.momentum" if field else "momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
         return settings
 
     def longest(self, n_rows: int) -> int:
@@ -70,7 +79,7 @@ def base_settings(settings: TrainingSettings, needs: Needs, knobs: Mapping[str, 
     if needs.base is None:
         raise ValueError("the method declares no base run")
     values = {**needs.base.settings, **{name: knobs[source] for name, source in needs.base.from_knobs.items()}}
-    return TrainingSettings.of({**vars(replace(settings)), **values}, field)
+    return TrainingSettings.of({**vars(settings), **values}, field)
 
 
 def check_switches(needs: Needs, knobs: Mapping[str, Any], steps: int, field: str = "method") -> None:

@@ -1,0 +1,265 @@
+"""Batches of training rows and of evaluation rows, made from arrays that stay in memory.
+
+Which rows a step sees is a function of seed, stage and step alone, so a run goes on from any step without a sampler's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crosswind.core.errors import DataError
+from crosswind.core.seeds import seed_of, stream
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import evaluation_images, render, split_rows, training_keys, visit_values
+from crosswind.methods.base import Batch, Examples, Stage
+from crosswind.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet
+
+__all__ = ["EvaluationRows", "Order", "TrainingRows", "normalised", "row_weights"]
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
+
+
+def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
+    """What a model takes: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float images as `dtype`, anything else untouched."""
+    if x.dtype == torch.uint8:
+        x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
+    elif x.is_floating_point():
+        x = x.to(dtype)
+    if x.ndim != 4:
+        return x
+    return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+
+
+class Order:
+    """The members of a set in an endless order: one block after another, each a permutation or as many weighted draws.
+
+    `members` int64 [m], repeats allowed. `weights` float64 [m]: probabilities of draws with replacement; None: permutations. Blocks
+    are drawn from `stream(seed, *names, block)`.
+    """
+
+    def __init__(self, members: NDArray[np.int64], weights: NDArray[np.float64] | None, seed: int, *names: object) -> None:
+        self.members, self._seed, self._names = members, seed, names
+        self.size = len(members)
+        self._cumulated: NDArray[np.float64] | None = None
+        if weights is not None:
+            total = np.cumsum(weights)
+            self._cumulated = total / total[-1]
+        self._blocks: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def permuted(self) -> bool:
+        """Whether each block holds every member once."""
+        return self._cumulated is None
+
+    def take(self, start: int, count: int) -> NDArray[np.int64]:
+        """The members at places start, ..., start + count - 1 of the endless order."""
+        parts = []
+        end = start + count
+        while start < end:
+            number, offset = divmod(start, self.size)
+            part = self._block(number)[offset : offset + end - start]
+            parts.append(part)
+            start += len(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _block(self, number: int) -> NDArray[np.int64]:
+        if number not in self._blocks:
+            generator = stream(self._seed, *self._names, number)
+            if self._cumulated is None:
+                block = self.members[generator.permutation(self.size)]
+            else:
+                block = self.members[np.searchsorted(self._cumulated, generator.random(self.size), side="right")]
+            self._blocks = {key: kept for key, kept in self._blocks.items() if key == number - 1} | {number: block}
+        return self._blocks[number]
+
+
+def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: str) -> NDArray[np.float64] | None:
+    """The probabilities [n] with which rows are drawn, None where every row is as likely, so that epochs are permutations.
+
+    `weight`: the study's sampler. `sampler` `"balanced"` gives every group with rows the same mass and keeps the study's
+    proportions inside each group.
+    """
+    weight = np.asarray(weight, dtype=np.float64)
+    if sampler == "balanced":
+        mass = np.bincount(group, weights=weight)
+        weight = weight / mass[group]
+    if np.allclose(weight, weight[0], rtol=1e-9, atol=0.0):
+        return None
+    return weight / weight.sum()
+
+
+class TrainingRows:
+    """The training set in memory: base images uint8, each once, gathered into batches.
+
+    `begin` sets the stage; `batch(step)` is then a function of the step. Raises `DataError` for an empty training set.
+    """
+
+    def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, seed: int, sampler: str) -> None:
+        if len(rows.rows) == 0:
+            raise DataError("the training set has no rows")
+        self.n = len(rows.rows)
+        self._rows, self._dataset, self._settings, self._seed, self._sampler = rows, dataset, settings, seed, sampler
+        self._device = torch.device(settings.device)
+        base, self._values = split_rows(dataset, rows.rows)
+        self._ids = dataset.ids[base]
+        distinct, self._place = np.unique(base, return_inverse=True)
+        self._per_visit = dataset.derived is not None and dataset.derived.mode == "per-visit" and rows.visit_law is not None
+        # [n, h, w, c] in memory: one gather gives a channels-last batch without a second copy.
+        self._pixels = torch.from_numpy(np.ascontiguousarray(dataset.pixels(distinct))).to(self._device)
+        self.y = self._on_device(rows.label)
+        self.group = self._on_device(rows.group)
+        self.environment = None if rows.environment is None else self._on_device(rows.environment)
+        self._extra: Examples | None = None
+        self._parents = np.arange(self.n)
+        self.begin(Stage())
+
+    def begin(self, stage: Stage) -> None:
+        """Make the order of a stage, its weights, copies and extra examples included."""
+        self._stage, self._extra = stage, stage.extra
+        parents = np.arange(self.n)
+        if stage.extra is not None:
+            parents = np.concatenate([parents, stage.extra.parents.cpu().numpy().astype(np.int64)])
+        self._parents = parents
+        weight = np.asarray(self._rows.weight, dtype=np.float64)
+        if stage.weights is not None:
+            weight = weight * stage.weights.cpu().double().numpy()
+        copies = np.ones(self.n, dtype=np.int64) if stage.copies is None else stage.copies.cpu().numpy().astype(np.int64)
+        names = ("order", stage.name)
+        all_rows = np.arange(len(parents))
+        if self._sampler == "per-environment" and self._rows.environment is not None:
+            environment = self._rows.environment[parents]
+            self._orders = [
+                self._order(all_rows[environment == code], weight, copies, parents, (*names, int(code)), "epoch")
+                for code in np.unique(environment)
+            ]
+        else:
+            self._orders = [self._order(all_rows, weight, copies, parents, names, self._sampler)]
+        share, rest = divmod(self._settings.batch, len(self._orders))
+        self._shares = [share + (place < rest) for place in range(len(self._orders))]
+
+    def _order(
+        self,
+        members: NDArray[np.int64],
+        weight: NDArray[np.float64],
+        copies: NDArray[np.int64],
+        parents: NDArray[np.int64],
+        names: tuple[object, ...],
+        sampler: str,
+    ) -> Order:
+        members = np.repeat(members, copies[parents[members]])
+        kept = parents[members]
+        if not weight[kept].sum() > 0:
+            raise DataError("every training row has weight 0")
+        return Order(members, row_weights(weight[kept], self._rows.group[kept], sampler), self._seed, *names)
+
+    def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch]; and the epoch of the first."""
+        taken, visits = [], []
+        for order, share in zip(self._orders, self._shares, strict=True):
+            start = step * share
+            taken.append(order.take(start, share))
+            places = np.arange(start, start + share)
+            # A row may be drawn twice in one block of draws: its place in the order is then what tells its visits apart.
+            visits.append(places // order.size if order.permuted and self._stage.copies is None else places)
+        epoch = step * self._settings.batch // sum(order.size for order in self._orders)
+        return np.concatenate(taken), np.concatenate(visits), epoch
+
+    def batch(self, step: int, length: int) -> Batch:
+        """The batch of a step of the stage, which has `length` steps."""
+        members, visits, epoch = self.rows_of(step)
+        parents = self._parents[members]
+        where = torch.from_numpy(parents).to(self._device)
+        x = self._gather(parents, visits)
+        if self._extra is not None:
+            x = self._with_extra(x, members)
+        return Batch(
+            x,
+            self._labels(members, where),
+            where,
+            self.group[where],
+            None if self.environment is None else self.environment[where],
+            step=step,
+            epoch=epoch,
+            progress=step / max(length, 1),
+            stage=self._stage.name,
+        )
+
+    def _gather(self, rows: NDArray[np.int64], visits: NDArray[np.int64]) -> Tensor:
+        place = torch.from_numpy(self._place[rows]).to(self._device)
+        x = self._pixels.index_select(0, place).permute(0, 3, 1, 2)
+        if self._dataset.derived is not None:
+            ids, seed = self._ids[rows], seed_of(self._seed, "visits", self._stage.name)
+            values = self._values[rows]
+            if self._per_visit:
+                values = visit_values(self._rows.visit_law[rows], ids, visits, seed)  # type: ignore[index]
+            x = render(self._dataset, x, values, training_keys(ids, visits, seed))
+        return normalised(x, DTYPES[self._settings.precision], self._settings.channels_last)
+
+    def _with_extra(self, x: Tensor, members: NDArray[np.int64]) -> Tensor:
+        assert self._extra is not None
+        places = np.flatnonzero(members >= self.n)
+        if len(places):
+            where = torch.from_numpy(places).to(self._device)
+            made = self._extra.x[torch.from_numpy(members[places] - self.n)].to(self._device)
+            x[where] = normalised(made, x.dtype, self._settings.channels_last)
+        return x
+
+    def _labels(self, members: NDArray[np.int64], where: Tensor) -> Tensor:
+        y = self.y[where]
+        if self._extra is not None:
+            places = np.flatnonzero(members >= self.n)
+            made = self._extra.y[torch.from_numpy(members[places] - self.n)]
+            y[torch.from_numpy(places).to(self._device)] = made.to(self._device)
+        return y
+
+    def _on_device(self, values: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.array(values, dtype=np.int64)).to(self._device)
+
+
+class EvaluationRows:
+    """Rows to predict, as inputs of a fixed number a batch, never augmented; noise of derived attributes as in every evaluation.
+
+    `resident` keeps the pixels, for sets that are read again and again; others are read a batch at a time.
+    """
+
+    def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, *, resident: bool) -> None:
+        self.rows, self.dataset, self._settings = rows, dataset, settings
+        self._kept: Tensor | None = None
+        if resident:
+            self._kept = self._read(np.asarray(rows.rows))
+
+    def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
+        """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
+
+        Batches of one size keep a row's numbers independent of how many rows there are.
+        """
+        places = np.arange(len(self.rows.rows)) if places is None else places
+        size = self._settings.evaluation_batch
+        for start in range(0, len(places), size):
+            part = places[start : start + size]
+            n = len(part)
+            if padded and n < size:
+                part = np.concatenate([part, np.repeat(part[-1:], size - n)])
+            x = self._read(self.rows.rows[part]) if self._kept is None else self._kept[torch.from_numpy(part)]
+            x = x.permute(0, 3, 1, 2).to(self._settings.device)
+            yield normalised(x, DTYPES[self._settings.precision], self._settings.channels_last), n
+
+    def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """The code of an attribute for every row, and the names of its values."""
+        base, derived = split_rows(self.dataset, self.rows.rows)
+        found = self.dataset.attribute(attribute)
+        if self.dataset.derived is not None and self.dataset.derived.name == attribute:
+            return derived, found.values
+        return self.dataset.table.column(attribute)[base].astype(np.int64), found.values
+
+    def _read(self, rows: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(evaluation_images(self.dataset, rows))

@@ -1,0 +1,432 @@
+"""The one training loop: stages, steps, validation, selection, checkpoints, predictions.
+
+A run's randomness is a function of seed, stage and step, so a stopped run goes on with the same bits from tensors and numbers
+alone. The training loss is read at validations only; between them nothing waits for the device.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crosswind.core.errors import RunError
+from crosswind.core.knobs import knobs_of
+from crosswind.core.registry import load as load_class
+from crosswind.core.seeds import torch_seed
+from crosswind.core.types import Predictions, digest, digest_arrays
+from crosswind.data.dataset import AttributedDataset
+from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
+from crosswind.models.build import Model
+from crosswind.training import checkpoint as files
+from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.memory import keep_freed_memory, peak_memory
+from crosswind.training.predicting import predict, predict_adapted, score
+from crosswind.training.selection import Score, Selection, Selector, Stopper
+from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, check_switches
+from crosswind.training.tools import RunTools
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import Split
+
+__all__ = ["Trajectory", "fit", "info_of"]
+
+Report = Callable[[dict[str, Any]], object]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What one training gave.
+
+    `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training ended there and is scored as it
+    is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
+    accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
+    rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
+    the rule saw them. `cost`: seconds of data, steps and evaluation, images a second, peak memory in bytes.
+    """
+
+    status: str
+    history: list[dict[str, Any]]
+    selections: dict[str, Selection]
+    predictions: dict[str, dict[str, Predictions]]
+    cost: dict[str, float]
+    warnings: list[str]
+    snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
+
+    def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
+        """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""
+        kept = self.snapshots[self.selections[rule].step]
+        return {_public(name): value for name, value in kept.items()}
+
+
+def fit(
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    model: ModelSpec,
+    settings: TrainingSettings,
+    seed: int,
+    checkpoint: Path | None = None,
+    progress: Report | None = None,
+    *,
+    base: Mapping[str, Tensor] | None = None,
+) -> Trajectory:
+    """Train `method` on a split, validate, select by every rule, predict every set.
+
+    `images` by source name hold the pixels of the split's rows. `checkpoint`: a file that is written at validations and that a
+    later call with the same arguments goes on from, with the same bits. `progress` is called at each validation. `base`: weights
+    of the base run that the method needs (`Trajectory.weights`); None: it is trained here first.
+    Raises `NeedsError`, `InputError` before any work; `RunError` for a checkpoint of another run.
+    """
+    info = info_of(split, images, settings)
+    check_needs(method.registered_name, method.needs, info)  # type: ignore[attr-defined]
+    check_switches(method.needs, vars(method), info.steps)
+    keep_freed_memory()
+    with _reproducible(settings):
+        if method.needs.base is not None and base is None:
+            base = _train_base(method, split, images, model, settings, seed, checkpoint, progress)
+        run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base)
+        run.train()
+        return run.result()
+
+
+def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> Info:
+    """What the method may know of a run."""
+    rows = split.train
+    shape = images[rows.source].image_shape or (0, 0, 0)
+    environment = rows.environment
+    return Info(
+        input_shape=(shape[2], shape[0], shape[1]),
+        n_classes=len(split.class_names),
+        n_rows=len(rows.rows),
+        group_names=tuple(rows.group_names),
+        group_counts=_counts(rows.group, len(rows.group_names)),
+        environment_names=() if environment is None else tuple(rows.environment_names or ()),
+        environment_counts=() if environment is None else _counts(environment, len(rows.environment_names or ())),
+        class_counts=_counts(rows.label, len(split.class_names)),
+        steps=settings.longest(len(rows.rows)),
+        batch=settings.batch,
+        lr=settings.lr,
+    )
+
+
+class _Run:
+    def __init__(
+        self,
+        method: Method,
+        split: Split,
+        images: Mapping[str, AttributedDataset],
+        model: ModelSpec,
+        settings: TrainingSettings,
+        seed: int,
+        checkpoint: Path | None,
+        progress: Report | None,
+        info: Info,
+        base: Mapping[str, Tensor] | None,
+    ) -> None:
+        self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
+        self.path, self.progress = checkpoint, progress
+        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler)
+        training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
+        self.tools = RunTools(method, info, model, settings, seed, self.rows, training, base)
+        made = self.tools.modules.get("model")
+        check_needs(method.registered_name, method.needs, info, made.stages if isinstance(made, Model) else None)  # type: ignore[attr-defined]
+        self.validation = {
+            name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
+        }
+        self.identity = _identity(method, split, model, settings, seed, base)
+        self.index = -1  # of the stage
+        self.stage = Stage()
+        self.step = 0  # steps done in the stage
+        self.before = 0  # steps done in earlier stages
+        self.validations = 0
+        self.stage_over = True
+        self.over = False
+        self.status = "finished"
+        self.history: list[dict[str, Any]] = []
+        self.snapshots: dict[int, dict[str, Tensor]] = {}
+        self.selector = Selector(list(self.validation))
+        self.stopper = Stopper(settings.patience, settings.stop_at)
+        self.logged: dict[str, list[Tensor]] = {}
+        self.seconds = {"data_seconds": 0.0, "step_seconds": 0.0, "evaluation_seconds": 0.0}
+
+    # -- training ----------------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Stage after stage until the method names no further one, from the checkpoint if there is one."""
+        self._resume()
+        while not self.over:
+            if self.stage_over and not self._begin_next():
+                self.over = True
+                self._save()
+                return
+            self._train_stage()
+
+    def _begin_next(self) -> bool:
+        if self.index >= 0 and self.stage.end == "best":
+            best = self.selector.selections.get("best-id")
+            if best is None:
+                raise RunError(f"stage {self.stage.name!r} ends with its best weights, but there is no validation to tell them by")
+            self.tools.load_weights(self.snapshots[best.step])
+        torch.default_generator.manual_seed(torch_seed(self.seed, "stage", self.index + 1))
+        stage = self.method.stage(self.index + 1, self.tools)
+        if stage is None:
+            if self.index < 0:
+                raise RunError("the method names no stage")
+            return False
+        if self.index >= 0:
+            self.tools.begin(fresh=stage.start == "fresh")
+        self.index, self.stage, self.stage_over = self.index + 1, stage, False
+        self.before, self.step, self.validations = self.before + self.step, 0, 0
+        self.selector, self.snapshots = Selector(list(self.validation) if stage.validate else []), {}
+        patience = self.settings.patience if stage.patience is None else stage.patience
+        self.stopper = Stopper(patience, self.settings.stop_at)
+        self.rows.begin(stage)
+        return True
+
+    @property
+    def length(self) -> int:
+        """Steps of the stage, at most."""
+        return self.info.steps if self.stage.steps is None else self.stage.steps
+
+    def _train_stage(self) -> None:
+        length, every, method, tools = self.length, self.settings.validate_every, self.method, self.tools
+        cuda = torch.device(self.settings.device).type == "cuda"
+        clock = time.perf_counter
+        tools.train()
+        if length == 0:
+            self._validate()
+        while not self.stage_over:
+            begun = clock()
+            batch = self.rows.batch(self.step, length)
+            ready = clock()
+            number = torch_seed(self.seed, "step", self.stage.name, self.step)
+            torch.default_generator.manual_seed(number)
+            if cuda:
+                torch.cuda.manual_seed(number)
+            tools.batch = batch
+            self._log(method.update(tools, batch))
+            self.step += 1
+            self.seconds["data_seconds"] += ready - begun
+            self.seconds["step_seconds"] += clock() - ready
+            if self.step % every == 0 or self.step >= length:
+                self._validate()
+
+    def _log(self, loss: Loss) -> None:
+        self.logged.setdefault("loss", []).append(loss.total.detach())
+        for name, term in loss.terms.items():
+            self.logged.setdefault(name, []).append(term.detach())
+
+    # -- validation --------------------------------------------------------------------------------------------------------
+
+    def _validate(self) -> None:
+        begun = time.perf_counter()
+        means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
+        self.logged = {}
+        scores: dict[str, Score] = {}
+        if self.stage.validate:
+            for name, rows in self.validation.items():
+                scores[name] = score(predict(self.method, self.tools.modules, self.tools.state, rows, self.settings))
+        total = self.before + self.step
+        self.selector.offer(total, scores)
+        self._keep_snapshots(total)
+        stopped = self.stage.stop and "validation" in scores and self.stopper.offer(scores["validation"].accuracy)
+        if not all(math.isfinite(value) for value in means.values()):
+            self.status, self.over = "diverged", True
+        self.stage_over = stopped or self.over or self.step >= self.length
+        self.seconds["evaluation_seconds"] += time.perf_counter() - begun
+        self.history.append(
+            {
+                "stage": self.stage.name,
+                "step": total,
+                "train": {name: _finite(value) for name, value in means.items()},
+                "validation": {name: {"accuracy": _finite(s.accuracy), "loss": _finite(s.loss)} for name, s in scores.items()},
+                "seconds": sum(self.seconds.values()),
+            }
+        )
+        self.validations += 1
+        if self.stage_over or self.validations % self.settings.checkpoint_every == 0:
+            self._save()
+        if self.progress is not None:
+            accuracy = scores["validation"].accuracy if "validation" in scores else None
+            self.progress({"stage": self.stage.name, "step": total, "steps": self.before + self.length, "accuracy": accuracy})
+
+    def _keep_snapshots(self, total: int) -> None:
+        wanted = self.selector.steps
+        # Only the last validation's weights are at hand; every other step that a rule takes was kept when it was that.
+        self.snapshots = {step: kept for step, kept in self.snapshots.items() if step in wanted}
+        self.snapshots[total] = {key: value.detach().to("cpu", copy=True) for key, value in self.tools.weights().items()}
+
+    # -- checkpoint --------------------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        if self.path is None:
+            return
+        tensors = {**self.tools.weights(), **self.tools.gathered()}
+        for step, kept in self.snapshots.items():
+            tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
+        for key in ("weights", "copies"):
+            if (value := getattr(self.stage, key)) is not None:
+                tensors[f"stage/{key}"] = value
+        if self.stage.extra is not None:
+            tensors |= {f"stage/extra/{key}": value for key, value in vars(self.stage.extra).items()}
+        plain = {key: value for key, value in vars(self.stage).items() if key not in ("weights", "copies", "extra")}
+        values = {
+            "identity": self.identity,
+            "stage": plain,
+            "selector": self.selector.save(),
+            "stopper": [self.stopper.best if math.isfinite(self.stopper.best) else None, self.stopper.waited],
+            **{key: getattr(self, key) for key in _NUMBERS},
+        }
+        files.save(self.path, tensors, values)
+
+    def _resume(self) -> None:
+        found = None if self.path is None else files.load(self.path)
+        if found is None:
+            return
+        tensors, values = found
+        if values.get("identity") != self.identity:
+            raise RunError(f"checkpoint {self.path.name!r} belongs to another run; remove it to begin anew")  # type: ignore[union-attr]
+        for key in _NUMBERS:
+            setattr(self, key, values[key])
+        taken = {key.removeprefix("stage/"): value for key, value in tensors.items() if key.startswith("stage/")}
+        extra = {key.removeprefix("extra/"): taken.pop(key) for key in list(taken) if key.startswith("extra/")}
+        self.stage = Stage(**values["stage"], **taken, extra=Examples(**extra) if extra else None)  # type: ignore[arg-type]
+        self.tools.load_weights(tensors)
+        self.tools.build_optimisers()
+        self.tools.load_gathered(tensors)
+        for name, value in tensors.items():
+            if name.startswith("snapshot/"):
+                _, step, key = name.split("/", 2)
+                self.snapshots.setdefault(int(step), {})[key] = value
+        self.selector = Selector(list(self.validation) if self.stage.validate else [])
+        self.selector.restore(values["selector"])
+        patience = self.settings.patience if self.stage.patience is None else self.stage.patience
+        self.stopper = Stopper(patience, self.settings.stop_at)
+        best, self.stopper.waited = values["stopper"]
+        self.stopper.best = -math.inf if best is None else best
+        self.rows.begin(self.stage)
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+
+    def result(self) -> Trajectory:
+        """Predictions of every set by every rule, each distinct snapshot predicted with once."""
+        begun = time.perf_counter()
+        settings, selections = self.settings, self.selector.selections
+        evaluation = {
+            name: EvaluationRows(rows, self.images[rows.source], settings, resident=False)
+            for name, rows in self.split.evaluation.items()
+        }
+        by_step: dict[int, dict[str, Predictions]] = {}
+        for step in sorted(self.selector.steps):
+            self.tools.load_weights(self.snapshots[step])
+            modules, state = self.tools.modules, self.tools.state
+            by_step[step] = {name: predict(self.method, modules, state, rows, settings) for name, rows in self.validation.items()}
+            how = predict_adapted if self.method.needs.adapts else predict
+            for name, rows in evaluation.items():
+                by_step[step][name] = how(self.method, modules, state, rows, settings)
+        self.seconds["evaluation_seconds"] += time.perf_counter() - begun
+        busy = self.seconds["data_seconds"] + self.seconds["step_seconds"]
+        steps = self.before + self.step
+        cuda = torch.device(settings.device).type == "cuda"
+        cost = {
+            **self.seconds,
+            "steps": float(steps),
+            "images_per_second": steps * settings.batch / busy if busy else 0.0,
+            "peak_memory_bytes": float(torch.cuda.max_memory_allocated() if cuda else peak_memory()),
+        }
+        predictions = {rule: by_step[item.step] for rule, item in selections.items()}
+        return Trajectory(self.status, self.history, selections, predictions, cost, self._warnings(), dict(self.snapshots))
+
+    def _warnings(self) -> list[str]:
+        name = self.method.registered_name  # type: ignore[attr-defined]
+        return [
+            f"{name} stopped after {self.step} steps, before its switch at step {getattr(self.method, knob)} ({knob})"
+            for knob in self.method.needs.switches
+            if self.step <= int(getattr(self.method, knob)) and self.status == "finished"
+        ]
+
+
+_NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history", "seconds")
+
+
+def _train_base(
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    model: ModelSpec,
+    settings: TrainingSettings,
+    seed: int,
+    checkpoint: Path | None,
+    progress: Report | None,
+) -> dict[str, Tensor]:
+    assert method.needs.base is not None
+    path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
+    chosen = load_class("methods", method.needs.base.method)()
+    found = fit(chosen, split, images, model, base_settings(settings, method.needs, vars(method)), seed, path, progress)
+    return found.weights("best-id" if "best-id" in found.selections else "last")
+
+
+def _identity(
+    method: Method, split: Split, model: ModelSpec, settings: TrainingSettings, seed: int, base: Mapping[str, Tensor] | None
+) -> str:
+    rows = split.train
+    arrays = {"rows": rows.rows, "label": rows.label, "group": rows.group, "weight": rows.weight}
+    arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
+    told = {name: value for name, value in vars(settings).items() if name != "checkpoint_every"}
+    return digest(
+        {
+            "method": method.registered_name,  # type: ignore[attr-defined]
+            "version": method.version,
+            "knobs": {item.name: getattr(method, item.name) for item in knobs_of(type(method))},
+            "model": [model.name, dict(model.knobs)],
+            "settings": told,
+            "seed": seed,
+            "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
+            "base": None if base is None else digest_arrays({name: value.numpy() for name, value in base.items()}),
+        }
+    )
+
+
+@contextmanager
+def _reproducible(settings: TrainingSettings) -> Iterator[None]:
+    cuda = torch.device(settings.device).type == "cuda"
+    if cuda:
+        # Without it cuBLAS may choose another algorithm at each call; it is read when the first handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True, warn_only=cuda)  # some operations have no deterministic form on CUDA
+    # It would write NaN into every new tensor, at a price.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    generator = torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(generator)
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+
+
+def _counts(codes: np.ndarray, size: int) -> tuple[int, ...]:
+    return tuple(int(count) for count in np.bincount(codes, minlength=size))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _public(name: str) -> str:
+    if not name.startswith("module/"):
+        return name
+    _, module, parameter = name.split("/", 2)
+    return f"{module}.{parameter}"

@@ -1,0 +1,116 @@
+"""What a trained method says of rows, in evaluation mode, changing nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crosswind.core.types import Predictions
+from crosswind.methods.base import Method, Modules, Output, State, Unlabelled
+from crosswind.training.loader import EvaluationRows
+from crosswind.training.selection import Score
+from crosswind.training.settings import TrainingSettings
+
+__all__ = ["autocast", "evaluation_mode", "predict", "predict_adapted", "score"]
+
+
+def autocast(settings: TrainingSettings) -> AbstractContextManager[object]:
+    """The arithmetic that the settings name, for forward passes."""
+    if settings.precision == "bf16":
+        return torch.autocast(torch.device(settings.device).type, dtype=torch.bfloat16)
+    return nullcontext()
+
+
+@contextmanager
+def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Every part in evaluation mode and nothing recorded; the mode of each part is then what it was."""
+    parts = [part for module in modules for part in module.modules()]
+    modes = [part.training for part in parts]
+    for part in parts:
+        part.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+
+
+def predict(method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings) -> Predictions:
+    """What the method says of every row, in the order of the rows; logits float32."""
+    with evaluation_mode(modules.values()), autocast(settings):
+        outputs = [_cut(method.predict(modules, x, state), n) for x, n in rows.batches(padded=True)]
+    return _predictions(rows, outputs, np.arange(len(rows.rows.rows)))
+
+
+def predict_adapted(
+    method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings
+) -> Predictions:
+    """What the method says after `adapt` has seen the inputs, without labels, of each value of its attribute in turn."""
+    name = getattr(method, method.needs.adapts)
+    outputs, order = [], []
+    for value, places in _parts(rows, name):
+
+        def batches(places: np.ndarray = places) -> Iterator[Tensor]:
+            for x, _ in rows.batches(places, padded=False):
+                yield x
+
+        data = Unlabelled(len(places), batches, name, value)
+        copies = {key: copy.deepcopy(module) for key, module in modules.items()}
+        with evaluation_mode(copies.values()), autocast(settings):
+            adapted, adapted_state = method.adapt(copies, {key: tensor.clone() for key, tensor in state.items()}, data)
+            with evaluation_mode(adapted.values()):
+                batched = rows.batches(places, padded=True)
+                outputs += [_cut(method.predict(adapted, x, adapted_state), n) for x, n in batched]
+        order.append(places)
+    return _predictions(rows, outputs, np.concatenate(order))
+
+
+def score(predictions: Predictions) -> Score:
+    """Accuracy, and mean cross-entropy in nats (NaN without logits), computed in float64."""
+    accuracy = float(np.mean(predictions.answer == predictions.label)) if len(predictions) else float("nan")
+    if predictions.logits is None:
+        return Score(accuracy, float("nan"))
+    logits = predictions.logits.astype(np.float64)
+    with np.errstate(all="ignore"):
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(logits)), predictions.label]
+        return Score(accuracy, float(losses.mean()))
+
+
+def _parts(rows: EvaluationRows, attribute: str | None) -> list[tuple[str | None, np.ndarray]]:
+    if attribute is None:
+        return [(None, np.arange(len(rows.rows.rows)))]
+    codes, names = rows.values_of(attribute)
+    return [(names[code], np.flatnonzero(codes == code)) for code in np.unique(codes)]
+
+
+def _cut(output: Output, n: int) -> Output:
+    return Output(*(None if part is None else part[:n].cpu() for part in (output.logits, output.label, output.parsed)))
+
+
+def _predictions(rows: EvaluationRows, outputs: list[Output], order: np.ndarray) -> Predictions:
+    logits, label, parsed = (_joined([getattr(output, name) for output in outputs]) for name in ("logits", "label", "parsed"))
+    if label is not None:
+        answer = label.numpy().astype(np.int64)
+    elif logits is not None:
+        answer = logits.argmax(1).numpy().astype(np.int64)
+    else:
+        raise ValueError("a method's Output needs logits or labels")
+    if parsed is not None:
+        answer = np.where(parsed.numpy(), answer, -1)
+    given = rows.rows.rows[order]
+    ids, truth, group = rows.dataset.row_ids(given), rows.rows.label[order], rows.rows.group[order]
+    back = np.argsort(order, kind="stable")
+    kept = None if logits is None else logits.float().numpy()[back]
+    return Predictions(ids[back].astype(np.int64), truth[back].astype(np.int64), group[back].astype(np.int64), answer[back], kept)
+
+
+def _joined(parts: list[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None

@@ -1,0 +1,247 @@
+"""The loop's side of a method's contract: networks, declared optimisers and state, built, stepped and flattened into tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crosswind.core.errors import NeedsError, RunError
+from crosswind.core.seeds import torch_seed
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, State
+from crosswind.models.build import Model, build_model
+from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
+from crosswind.training.predicting import autocast, evaluation_mode
+from crosswind.training.settings import ModelSpec, TrainingSettings
+
+__all__ = ["Optimiser", "RunTools"]
+
+
+class Optimiser:
+    """One declared optimiser at work: torch's own, fused where it can be, with its clip and schedule."""
+
+    def __init__(self, spec: OptimiserSpec, settings: TrainingSettings, alone: bool) -> None:
+        self._spec, self._settings = spec, settings
+        self.parameters = list(spec.parameters)
+        # With other parameters about, gradients must be made for these only, or the others would gather them.
+        self._inputs = None if alone else self.parameters
+        self._lr = settings.lr if spec.lr is None else spec.lr
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: nothing gathered."""
+        spec, settings = self._spec, self._settings
+        kind = settings.optimiser if spec.kind is None else spec.kind
+        decay = settings.weight_decay if spec.weight_decay is None else spec.weight_decay
+        self._torch: torch.optim.Optimizer
+        if kind == "sgd":
+            momentum = settings.momentum if spec.momentum is None else spec.momentum
+            self._torch = torch.optim.SGD(self.parameters, lr=self._lr, momentum=momentum, weight_decay=decay)
+        elif kind in ("adam", "adamw"):
+            made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+            self._torch = made(self.parameters, lr=self._lr, betas=spec.betas, eps=spec.eps, weight_decay=decay, fused=True)
+        else:
+            raise RunError(f"the optimiser kind {kind!r} is none of adam, adamw, sgd")
+
+    def step(self, total: Tensor, batch: Batch) -> None:
+        """One step down `total`."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        total.backward(inputs=self._inputs)  # type: ignore[no-untyped-call]
+        if self._spec.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self._spec.clip)
+        if self._spec.schedule is not None:
+            for group in self._torch.param_groups:
+                group["lr"] = self._lr * self._spec.schedule(batch.step, batch.epoch)
+        self._torch.step()
+
+    def save(self) -> dict[str, Tensor]:
+        """What it has gathered, as `INDEX/KEY` of each parameter in order."""
+        out = {}
+        for place, parameter in enumerate(self.parameters):
+            for key, value in self._torch.state.get(parameter, {}).items():
+                if value is not None:
+                    out[f"{place}/{key}"] = value
+        return out
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        """Go on from what `save` gave."""
+        self.reset()
+        for name, value in saved.items():
+            place, key = name.split("/")
+            parameter = self.parameters[int(place)]
+            # The fused kernels walk the memory of parameter and moments side by side: layouts must be the same.
+            own = torch.empty_like(parameter) if value.shape == parameter.shape and value.ndim else torch.empty_like(value)
+            self._torch.state[parameter][key] = own.copy_(value)
+
+
+class RunTools:
+    """What `methods.base.Tools` promises, for one run."""
+
+    def __init__(
+        self,
+        method: Method,
+        info: Info,
+        model: ModelSpec,
+        settings: TrainingSettings,
+        seed: int,
+        rows: TrainingRows,
+        images: EvaluationRows,
+        base: Mapping[str, Tensor] | None,
+    ) -> None:
+        self.info, self.seed = info, seed
+        self.y, self.group, self.environment = rows.y, rows.group, rows.environment
+        self.modules: Modules = {}
+        self.state: State = {}
+        self.batch: Batch | None = None
+        self._method, self._model, self._settings, self._images, self._base = method, model, settings, images, base
+        self._optimisers: dict[str, Optimiser] = {}
+        self._copies = 0
+        self.build()
+
+    # -- what methods call -------------------------------------------------------------------------------------------------
+
+    def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
+        """See `Tools.descend`."""
+        if name not in self._optimisers:
+            raise RunError(f"the method declares no optimiser {name!r} (declared: {', '.join(self._optimisers)})")
+        assert self.batch is not None
+        with autocast(self._settings):
+            found = loss()
+        self._optimisers[name].step(found.total, self.batch)
+        for key, value in found.state.items():
+            self.state[key] = value.detach()
+        return found
+
+    def reset(self, name: str) -> None:
+        """See `Tools.reset`."""
+        self._optimisers[name].reset()
+
+    def inputs(self, rows: Tensor | None = None) -> Tensor:
+        """See `Tools.inputs`."""
+        return torch.cat([x for x, _ in self._images.batches(_places(rows), padded=False)])
+
+    def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
+        """See `Tools.predict`."""
+        if base:
+            model = self._base_model()
+            return Output(logits=self._passed(rows, [model], model))
+        outputs = []
+        with evaluation_mode(self.modules.values()), autocast(self._settings):
+            for x, n in self._images.batches(_places(rows), padded=True):
+                found = self._method.predict(self.modules, x, self.state)
+                outputs.append([None if part is None else part[:n].cpu() for part in (found.logits, found.label, found.parsed)])
+        return Output(*(None if parts[0] is None else _plain(torch.cat(parts)) for parts in zip(*outputs, strict=True)))
+
+    def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
+        """See `Tools.features`."""
+        model = self._base_model() if base else self.modules["model"]
+        assert isinstance(model, Model)
+        return self._passed(rows, [model], model.features)
+
+    def _passed(self, rows: Tensor | None, modules: Iterable[nn.Module], run: Callable[[Tensor], Tensor]) -> Tensor:
+        with evaluation_mode(modules), autocast(self._settings):
+            parts = [run(x)[:n].cpu() for x, n in self._images.batches(_places(rows), padded=True)]
+        return _plain(torch.cat(parts))
+
+    def _base_model(self) -> Model:
+        # Told apart from the method's own copies: asking for it must not move the weights that later copies begin with.
+        copies, self._copies = self._copies, 0
+        try:
+            model = self._make_model(base=True)
+        finally:
+            self._copies = copies
+        return self._placed(model)
+
+    # -- what the loop calls -----------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Networks and state as every run of the seed begins, and optimisers that have gathered nothing."""
+        self._copies = 0
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(torch_seed(self.seed, "modules"))
+            made = self._method.modules(self.info, self._make_model)
+        self.modules = {name: self._placed(module) for name, module in made.items()}
+        self.state = {key: value.to(self._settings.device) for key, value in self._method.state(self.info).items()}
+        self.build_optimisers()
+
+    def begin(self, *, fresh: bool) -> None:
+        """A further stage: new optimisers, and networks as at the run's beginning if `fresh`. State goes on."""
+        state = self.state
+        if fresh:
+            self.build()
+            self.state = state
+        else:
+            self.build_optimisers()
+
+    def build_optimisers(self) -> None:
+        """Optimisers that have gathered nothing, over the present networks."""
+        specs = self._method.optimisers(self.info, self.modules)
+        wanting = {id(p) for module in self.modules.values() for p in module.parameters() if p.requires_grad}
+        self._optimisers = {
+            name: Optimiser(spec, self._settings, alone=wanting <= {id(p) for p in spec.parameters}) for name, spec in specs.items()
+        }
+
+    def train(self) -> None:
+        """Every network in training mode, but for parts that are frozen."""
+        for module in self.modules.values():
+            module.train()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Networks and state as flat tensors: `module/NAME/...` and `state/...`; not copies."""
+        out = {f"module/{name}/{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()}
+        return out | {f"state/{key}": value for key, value in self.state.items()}
+
+    def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take networks and state from what `weights` gave."""
+        for name, module in self.modules.items():
+            prefix = f"module/{name}/"
+            module.load_state_dict({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+        state = {key.removeprefix("state/"): value for key, value in tensors.items() if key.startswith("state/")}
+        self.state = {key: value.clone().to(self._settings.device) for key, value in state.items()}
+
+    def gathered(self) -> dict[str, Tensor]:
+        """What the optimisers have gathered: `optimiser/NAME/...`."""
+        found = self._optimisers.items()
+        return {f"optimiser/{name}/{key}": value for name, optimiser in found for key, value in optimiser.save().items()}
+
+    def load_gathered(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take it back."""
+        for name, optimiser in self._optimisers.items():
+            prefix = f"optimiser/{name}/"
+            optimiser.restore({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+
+    def _make_model(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
+        shape, classes = self.info.input_shape, self.info.n_classes if n_classes is None else n_classes
+        model = build_model(
+            self._model.name, {**self._model.knobs, **knobs}, shape, classes, self.seed, copy=self._copies, field="model"
+        )
+        if not base:
+            self._copies += 1
+            return model
+        if self._base is None:
+            raise NeedsError("the method asks for a base run's weights but declares no base run")
+        prefix = "model."
+        model.load_state_dict({key.removeprefix(prefix): value for key, value in self._base.items() if key.startswith(prefix)})
+        return model
+
+    def _placed(self, module: Any) -> Any:
+        module.to(device=self._settings.device)
+        if DTYPES[self._settings.precision] == torch.float64:
+            module.double()
+        if self._settings.channels_last:
+            module.to(memory_format=torch.channels_last)
+        return module
+
+
+def _places(rows: Tensor | None) -> np.ndarray | None:
+    return None if rows is None else rows.cpu().numpy().astype(np.int64)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    # Out of inference mode: a method may use it in a graph later.
+    with torch.inference_mode(False):
+        return tensor.clone()

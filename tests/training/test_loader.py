@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import DATA, rows_of, split, with_train
+
+from crosswind.core.errors import DataError
+from crosswind.methods.base import Stage
+from crosswind.training.loader import Order, TrainingRows, normalised, row_weights
+from crosswind.training.settings import TrainingSettings
+
+
+def loader(rows: object = None, sampler: str = "epoch", seed: int = 0, **settings: object) -> TrainingRows:
+    chosen = TrainingSettings.of({"batch": 16, **settings})
+    return TrainingRows(split().train if rows is None else rows, DATA, chosen, seed, sampler)  # type: ignore[arg-type]
+
+
+def test_small_set_runs_on_over_epochs() -> None:
+    """49 rows, batches of 128: three batches hold 384 rows, seven epochs of 49 and 41 more."""
+    rows = loader(rows_of(DATA, np.arange(49)), batch=128)
+    batches = [rows.batch(step, 3) for step in range(3)]
+    ids = torch.cat([batch.ids for batch in batches]).numpy()
+    for epoch in range(7):
+        assert sorted(ids[epoch * 49 : epoch * 49 + 49]) == list(range(49))
+    assert len(set(ids[343:])) == 41
+    assert [batch.epoch for batch in batches] == [0, 2, 5]  # 0, 128 // 49, 256 // 49
+    assert not np.array_equal(ids[:49], ids[49:98])
+
+
+def test_batch_is_a_function_of_seed_stage_and_step() -> None:
+    one, two = loader(), loader()
+    forward = [one.batch(step, 9).ids.tolist() for step in range(9)]
+    assert [two.batch(step, 9).ids.tolist() for step in reversed(range(9))] == forward[::-1]
+    assert loader(seed=1).batch(0, 9).ids.tolist() != forward[0]
+    two.begin(Stage("other"))
+    assert two.batch(0, 9).ids.tolist() != forward[0]
+
+
+def test_batch_holds_the_pixels_and_labels_of_its_rows() -> None:
+    batch = loader().batch(2, 9)
+    ids = batch.ids.numpy()
+    assert torch.allclose(batch.x, torch.from_numpy(DATA.pixels(ids)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+    assert batch.x.is_contiguous(memory_format=torch.channels_last)
+    assert batch.y.tolist() == (ids % 2).tolist()
+    assert batch.environment is not None and batch.environment.tolist() == (ids // 2 % 2).tolist()
+    assert batch.progress == 2 / 9
+
+
+def test_labels_are_those_of_the_row_set_noise_included() -> None:
+    sets = split()
+    noisy = with_train(sets, label=1 - sets.train.label).train
+    batch = loader(noisy).batch(0, 1)
+    assert batch.y.tolist() == (1 - batch.ids % 2).tolist()
+
+
+def test_weights_draw_rows_in_proportion() -> None:
+    weight = np.r_[np.full(30, 3.0), np.full(30, 1.0)] / 120
+    rows = loader(with_train(split(), weight=weight).train, batch=1000)
+    drawn = np.bincount(np.concatenate([rows.batch(step, 20).ids for step in range(20)]), minlength=60)
+    assert 0.73 < drawn[:30].sum() / 20_000 < 0.77
+    assert drawn.min() > 0
+
+
+def test_weight_zero_is_never_drawn() -> None:
+    weight = np.r_[np.zeros(59), 1.0]
+    assert set(loader(with_train(split(), weight=weight).train).batch(0, 1).ids.tolist()) == {59}
+    with pytest.raises(DataError, match="weight 0"):
+        loader(with_train(split(), weight=np.zeros(60)).train)
+
+
+def test_balanced_gives_groups_equal_mass_and_keeps_the_proportions_inside() -> None:
+    group = np.array([0, 0, 0, 1])
+    assert row_weights(np.full(4, 0.25), group, "balanced") == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+    assert row_weights(np.array([0.2, 0.1, 0.1, 0.6]), group, "balanced") == pytest.approx([1 / 4, 1 / 8, 1 / 8, 1 / 2])
+    assert row_weights(np.full(4, 0.25), group, "epoch") is None
+    assert row_weights(np.full(4, 0.25), np.array([0, 0, 3, 3]), "balanced") is None  # even already: permutations
+
+
+def test_copies_stand_in_every_epoch() -> None:
+    rows = loader(batch=63)
+    rows.begin(Stage(copies=torch.cat([torch.tensor([4]), torch.ones(59, dtype=torch.int64)])))
+    counts = [np.bincount(rows.batch(step, 5).ids, minlength=60) for step in range(5)]
+    assert all(count[0] == 4 and (count[1:] == 1).all() for count in counts)
+
+
+def test_stage_weights_multiply_the_sampler() -> None:
+    rows = loader(with_train(split(), weight=np.r_[np.zeros(30), np.full(30, 1 / 30)]).train)
+    rows.begin(Stage(weights=torch.cat([torch.ones(59), torch.zeros(1)])))
+    assert set(np.concatenate([rows.batch(step, 9).ids for step in range(9)])) <= set(range(30, 59))
+
+
+def test_base_rows_are_held_once() -> None:
+    rows = replace(split().train, rows=np.repeat(np.arange(30), 2))
+    held = loader(rows)
+    assert len(held._pixels) == 30
+    batch = held.batch(0, 1)
+    assert torch.allclose(batch.x, torch.from_numpy(DATA.pixels(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+
+
+def test_order_of_draws_is_with_replacement_and_of_permutations_not() -> None:
+    members = np.arange(100)
+    draws = Order(members, np.full(100, 0.01), 0, "x").take(0, 100)
+    assert 50 < len(set(draws)) < 80  # 1 - 1/e of 100
+    assert len(set(Order(members, None, 0, "x").take(0, 100))) == 100
+    assert np.array_equal(Order(members, None, 0, "x").take(30, 50), Order(members, None, 0, "x").take(0, 100)[30:80])
+
+
+def test_empty_training_set_is_refused() -> None:
+    with pytest.raises(DataError, match="no rows"):
+        loader(rows_of(DATA, np.arange(0)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pixels_become_numbers_between_minus_one_and_one(dtype: torch.dtype) -> None:
+    x = normalised(torch.tensor([0, 51, 255], dtype=torch.uint8).reshape(3, 1, 1, 1), dtype, True)
+    assert x.dtype == dtype
+    assert x.flatten().tolist() == pytest.approx([-1, -0.6, 1], abs=1e-6)
+    tokens = torch.tensor([[3, 4]])
+    assert normalised(tokens, dtype, True) is tokens

@@ -1,0 +1,678 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import DATA, rows_of, run, same_weights, split, with_train
+
+from crosswind.core.errors import InputError, NeedsError, RunError
+from crosswind.core.knobs import Base, Limit, Needs, knob
+from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State, Tools
+from crosswind.methods.erm import ERM
+from crosswind.methods.functional import frozen, row_losses
+from crosswind.methods.groupdro import GroupDRO
+
+
+@dataclass(frozen=True)
+class Toy(Method):
+    """ERM that is not registered: the parent of the toys."""
+
+    registered_name = "toy"
+    limit = Limit.none("a toy")
+
+
+# -- what a plain trajectory holds ------------------------------------------------------------------------------------------
+
+
+def test_trajectory_holds_every_rule_and_set() -> None:
+    found = run(ERM())
+    assert found.status == "finished"
+    assert set(found.selections) == {"best-id", "best-ood", "last"}
+    assert all(set(sets) == {"validation", "ood-validation", "test"} for sets in found.predictions.values())
+    assert [row["step"] for row in found.history] == [4, 8, 12]
+    assert found.predictions["last"]["test"].ids.tolist() == list(range(150, 195))
+    assert len(found.predictions["last"]["test"].logits) == 45  # the last batch, smaller than the evaluation batch, is kept
+    assert found.cost["steps"] == 12 and found.cost["peak_memory_bytes"] > 1e6
+
+
+def test_training_learns_the_classes() -> None:
+    found = run(ERM(), steps=60, lr=3e-3)
+    test = found.predictions["last"]["test"]
+    assert np.mean(test.answer == test.label) > 0.9
+
+
+def test_selected_scores_are_those_of_the_predictions() -> None:
+    found = run(ERM(), steps=24)
+    for rule, name in {"best-id": "validation", "best-ood": "ood-validation"}.items():
+        said = found.predictions[rule][name]
+        assert found.selections[rule].scores[name].accuracy == np.mean(said.answer == said.label)
+        curve = {row["step"]: row["validation"][name]["accuracy"] for row in found.history}
+        assert curve[found.selections[rule].step] == max(curve.values())
+
+
+def test_plain_loop_gives_the_same_numbers() -> None:
+    """The loop against the ordinary way to write one: order, normalisation, Adam."""
+    from crosswind.core.seeds import stream
+    from crosswind.models.build import build_model
+
+    found = run(ERM(), precision="fp64", steps=9)
+    model = build_model("mlp", {"hidden": 16, "layers": 2}, (3, 8, 8), 2, 0).double()
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    order = np.concatenate([stream(0, "order", "main", epoch).permutation(60) for epoch in range(3)])
+    for step in range(9):
+        rows = order[step * 16 : step * 16 + 16]
+        x = torch.from_numpy(DATA.pixels(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
+        loss = torch.nn.functional.cross_entropy(model(x), torch.from_numpy(rows % 2))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    for key, value in model.state_dict().items():
+        assert torch.allclose(value, found.weights("last")[f"model.{key}"], atol=1e-10), key
+
+
+def test_evaluation_does_not_depend_on_how_many_rows_there_are() -> None:
+    sets = split()
+    some = replace(sets, evaluation={"test": rows_of(DATA, np.arange(150, 195)), "part": rows_of(DATA, np.arange(160, 163))})
+    found = run(ERM(), some, model="small-cnn").predictions["last"]
+    assert np.array_equal(found["test"].logits[10:13], found["part"].logits)
+
+
+def test_evaluation_changes_nothing() -> None:
+    from crosswind.models.build import build_model
+    from crosswind.training.loader import EvaluationRows
+    from crosswind.training.predicting import predict
+    from crosswind.training.settings import TrainingSettings
+
+    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0).train()
+    model.block1.eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    modes = [part.training for part in model.modules()]
+    settings = TrainingSettings(evaluation_batch=32)
+    predict(ERM(), {"model": model}, {}, EvaluationRows(split().train, DATA, settings, resident=False), settings)
+    assert len([key for key in before if "running" in key]) == 6
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert modes == [part.training for part in model.modules()]
+
+
+def test_how_often_one_validates_changes_no_weight() -> None:
+    assert same_weights(run(ERM(), model="small-cnn", validate_every=3), run(ERM(), model="small-cnn", validate_every=12))
+
+
+def test_every_method_of_a_seed_starts_from_the_same_weights() -> None:
+    one, two, other = run(ERM(), steps=0), run(GroupDRO(), steps=0), run(ERM(), steps=0, seed=1)
+    assert all(torch.equal(value, two.weights("last")[key]) for key, value in one.weights("last").items())
+    assert not same_weights(one, other)
+    assert [row["step"] for row in one.history] == [0]
+
+
+def test_global_generator_is_left_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    run(ERM(), steps=2)
+    assert torch.equal(torch.rand(1), expected)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_layout_is_speed_only(channels_last: bool) -> None:
+    found = run(ERM(), model="small-cnn", precision="fp64", channels_last=channels_last)
+    assert same_weights(found, run(ERM(), model="small-cnn", precision="fp64"), tolerance=1e-8)
+
+
+def test_bf16_is_another_arithmetic_that_learns_too() -> None:
+    found = run(ERM(), steps=60, lr=3e-3, precision="bf16")
+    assert not same_weights(found, run(ERM(), steps=60, lr=3e-3))
+    assert found.weights("last")["model.fc.weight"].dtype == torch.float32
+    assert found.selections["best-id"].scores["validation"].accuracy > 0.9
+
+
+# -- the stop rule ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scripted(Toy):
+    """Answers so that validation accuracies follow a script, whatever is learned."""
+
+    script: tuple[int, ...] = ()
+
+    def state(self, info: Any) -> State:
+        return {"step": torch.zeros(())}
+
+    def update(self, tools: Tools, batch: Batch) -> Loss:
+        out = super().update(tools, batch)
+        tools.state["step"] = tools.state["step"] + 1
+        return out
+
+    def predict(self, modules: Modules, x: torch.Tensor, state: State) -> Output:
+        # The first rows get the right answer, the others the wrong one; the classes of the world alternate.
+        right = self.script[int(state["step"]) - 1]
+        label = torch.arange(len(x)) % 2
+        return Output(label=torch.where(torch.arange(len(x)) < right, label, 1 - label))
+
+
+def test_patience_counts_validations_that_do_not_beat_the_best() -> None:
+    """Right answers 5, 9, 9, 8, 9: the best comes second and is only equalled, so patience 3 ends it at the fifth validation."""
+    found = run(Scripted(script=(5, 9, 9, 8, 9, 30, 30)), steps=7, validate_every=1, patience=3)
+    assert len(found.history) == 5
+    best = found.selections["best-id"]
+    assert (best.step, best.ties) == (2, 3)  # no losses here: the earliest
+    assert best.scores["validation"].accuracy == 9 / 30
+    assert math.isnan(best.scores["validation"].loss)
+
+
+def test_patience_is_used_up_before_a_later_best() -> None:
+    assert len(run(Scripted(script=(5, 4, 4, 9)), steps=4, validate_every=1, patience=2).history) == 3
+    assert len(run(Scripted(script=(5, 4, 6, 4, 9)), steps=5, validate_every=1, patience=2).history) == 5
+    assert len(run(Scripted(script=(5, 4, 4, 4)), steps=4, validate_every=1, patience=None).history) == 4
+
+
+def test_stop_at_ends_at_once() -> None:
+    found = run(Scripted(script=(5, 30, 30)), steps=3, validate_every=1, stop_at=1.0)
+    assert [row["step"] for row in found.history] == [1, 2]
+
+
+def test_last_step_is_validated_though_no_multiple() -> None:
+    assert [row["step"] for row in run(ERM(), steps=7, validate_every=4).history] == [4, 7]
+
+
+def test_epochs_bound_the_steps() -> None:
+    assert run(ERM(), epochs=2, steps=100).history[-1]["step"] == math.ceil(2 * 60 / 16)
+
+
+# -- divergence -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exploding(Toy):
+    """The loss is not a number from step 5 on."""
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        plain = super().loss(modules, batch, state).total
+        return Loss(plain * (math.nan if batch.step >= 5 else 1.0))
+
+
+def test_divergence_ends_the_run_and_is_scored() -> None:
+    found = run(Exploding())
+    assert found.status == "diverged"
+    assert [row["step"] for row in found.history] == [4, 8]
+    assert found.history[-1]["train"]["loss"] is None
+    assert found.selections["last"].step == 8
+    assert torch.isnan(found.weights("last")["model.fc.weight"]).all()
+    assert not torch.isnan(found.weights("best-id")["model.fc.weight"]).any()
+    assert len(found.predictions["last"]["test"]) == 45
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """The simulated end of a process."""
+
+
+@dataclass(frozen=True)
+class Interrupted(GroupDRO):
+    """GroupDRO whose process ends before a step, if told to; its name and knobs are those of GroupDRO."""
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        if batch.step == STOP["step"] and batch.stage == STOP["stage"]:
+            raise Stopped
+        return super().loss(modules, batch, state)
+
+
+STOP: dict[str, Any] = {"step": None, "stage": "main"}
+
+
+@pytest.fixture(autouse=True)
+def _never_stop() -> None:
+    STOP.update(step=None, stage="main")
+
+
+@pytest.mark.parametrize("step", [0, 3, 4, 5, 11])
+@pytest.mark.parametrize("model", ["mlp", "small-cnn"])
+def test_stopped_run_goes_on_with_equal_bits(tmp_path: Path, step: int, model: str) -> None:
+    whole = run(Interrupted(), model=model)
+    STOP["step"] = step
+    path = tmp_path / "run.safetensors"
+    with pytest.raises(Stopped):
+        run(Interrupted(), model=model, checkpoint=path)
+    assert path.exists() == (step >= 4)
+    STOP["step"] = None
+    done: list[int] = []
+    found = run(Interrupted(), model=model, checkpoint=path, progress=lambda event: done.append(event["step"]))
+    assert done == [at for at in (4, 8, 12) if at > step // 4 * 4]  # what was validated is not done again
+    _same(whole, found)
+
+
+def test_run_stopped_at_each_validation_goes_on_with_equal_bits(tmp_path: Path) -> None:
+    whole = run(GroupDRO(), model="small-cnn", patience=2, steps=24)
+    path = tmp_path / "run.safetensors"
+
+    def stop(event: dict[str, Any]) -> None:
+        raise Stopped
+
+    for _ in whole.history:
+        with pytest.raises(Stopped):
+            run(GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop)
+    found = run(GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop)  # nothing is left to do
+    _same(whole, found)
+
+
+def _same(one: Any, two: Any) -> None:
+    def without_seconds(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
+
+    assert without_seconds(one.history) == without_seconds(two.history)
+    assert {rule: item.step for rule, item in one.selections.items()} == {rule: item.step for rule, item in two.selections.items()}
+    for rule in one.selections:
+        assert same_weights(one, two, rule)
+        for name, said in one.predictions[rule].items():
+            assert np.array_equal(said.logits, two.predictions[rule][name].logits)
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    run(ERM(), checkpoint=path)
+    for changes in ({"seed": 1}, {"lr": 1e-2}, {"sets": split(48)}):
+        with pytest.raises(RunError, match="belongs to another run"):
+            run(ERM(), checkpoint=path, **changes)  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="belongs to another run"):
+        run(GroupDRO(), checkpoint=path)
+
+
+def test_broken_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    for data in (b"", b"not a checkpoint", b"\x08\0\0\0\0\0\0\0{}      "):
+        path.write_bytes(data)
+        with pytest.raises(RunError, match=r"checkpoint 'run.safetensors' cannot be read \(.*\); remove it to begin again"):
+            run(ERM(), checkpoint=path)
+
+
+def test_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crosswind.training import checkpoint
+
+    path = tmp_path / "run.safetensors"
+    checkpoint.save(path, {"a": torch.ones(2)}, {"n": 1})
+    monkeypatch.setattr(checkpoint.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save(path, {"a": torch.zeros(2)}, {"n": 2})
+    tensors, values = checkpoint.load(path) or ({}, {})
+    assert values == {"n": 1} and tensors["a"].tolist() == [1, 1]
+    assert [item.name for item in tmp_path.iterdir()] == ["run.safetensors"]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Switching(Toy):
+    """Changes at a step."""
+
+    at: int = knob(6)
+    needs = Needs(switches=("at",))
+
+
+def test_switch_beyond_the_last_step_is_refused() -> None:
+    run(Switching(at=11))
+    with pytest.raises(InputError, match="method.at: the switch at step 12 lies beyond the run's last step, 11"):
+        run(Switching(at=12))
+
+
+def test_run_that_stops_before_its_switch_warns() -> None:
+    assert run(Switching(at=6), patience=1, validate_every=1, steps=12, lr=1e-9).warnings == [
+        "toy stopped after 2 steps, before its switch at step 6 (at)"
+    ]
+    assert run(Switching(at=6)).warnings == []
+
+
+def test_single_group_is_refused() -> None:
+    sets = split()
+    one = with_train(sets, group=np.zeros_like(sets.train.group))
+    with pytest.raises(NeedsError, match="'groupdro' needs at least two groups with training rows, 1 of 4 has any"):
+        run(GroupDRO(), one)
+
+
+@dataclass(frozen=True)
+class Environments(Toy):
+    """Wants environments, equally in each batch."""
+
+    needs = Needs(environments=True, sampler="per-environment")
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        assert batch.environment is not None
+        assert torch.bincount(batch.environment).tolist() == [8, 8]
+        assert torch.equal(batch.environment, batch.group % 2)
+        return super().loss(modules, batch, state)
+
+
+def test_environments_share_every_batch_evenly_or_are_refused() -> None:
+    sets = split()
+    lopsided = rows_of(DATA, np.sort(np.concatenate([np.arange(0, 80, 4), np.arange(2, 8, 4), np.arange(1, 80, 4)])))
+    run(Environments(), replace(sets, train=lopsided))
+    for environment in (None, np.zeros(60, dtype=np.int64)):
+        with pytest.raises(NeedsError, match="'toy' needs at least two environments"):
+            run(Environments(), with_train(sets, environment=environment))
+
+
+# -- the hooks, each by a toy -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Adversary(Toy):
+    """Two optimisers of their own lr and clip, two descents a step, a discriminator beside the model (as DANN)."""
+
+    clip: float = 0.5
+    discriminator_lr: float = 0.1
+
+    def modules(self, info: Any, make_model: Any) -> Modules:
+        model = make_model()
+        return {"model": model, "discriminator": torch.nn.Linear(model.width, 2)}
+
+    def optimisers(self, info: Any, modules: Modules) -> Any:
+        from crosswind.methods.base import OptimiserSpec
+
+        return {
+            "main": OptimiserSpec(list(modules["model"].parameters()), clip=self.clip),
+            "discriminator": OptimiserSpec(
+                list(modules["discriminator"].parameters()),
+                kind="sgd",
+                lr=self.discriminator_lr,
+                schedule=lambda step, epoch: 0.5**epoch,
+            ),
+        }
+
+    def update(self, tools: Tools, batch: Batch) -> Loss:
+        model, critic = tools.modules["model"], tools.modules["discriminator"]
+        before = [p.detach().clone() for p in model.parameters()]
+        was = critic.weight.detach().clone()
+
+        def domain() -> Loss:
+            return Loss(row_losses(critic(model.features(batch.x)), batch.environment).mean())
+
+        found = tools.descend("discriminator", domain)
+        assert all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
+        assert all(p.grad is None for p in model.parameters()) or batch.step > 0
+        moved = critic.weight.detach() - was
+        # Plain SGD: exactly lr x gradient, by the optimiser's own lr and schedule.
+        assert torch.allclose(moved, -self.discriminator_lr * 0.5**batch.epoch * critic.weight.grad, atol=1e-7)
+        main = tools.descend("main", lambda: Loss(100 * self.loss(tools.modules, batch, tools.state).total - domain().total))
+        norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+        assert norm <= self.clip * (1 + 1e-4)
+        return Loss(main.total, {"domain": found.total})
+
+
+def test_two_optimisers_descend_apart() -> None:
+    found = run(Adversary())
+    assert set(found.history[0]["train"]) == {"loss", "domain"}
+    assert "discriminator.weight" in found.weights("last")
+    assert not torch.equal(
+        found.weights("last")["discriminator.weight"], run(Adversary(), steps=0).weights("last")["discriminator.weight"]
+    )
+
+
+def test_unknown_optimiser_is_named() -> None:
+    @dataclass(frozen=True)
+    class Wrong(Toy):
+        def update(self, tools: Tools, batch: Batch) -> Loss:
+            return tools.descend("generator", lambda: self.loss(tools.modules, batch, tools.state))
+
+    with pytest.raises(RunError, match=r"declares no optimiser 'generator' \(declared: main\)"):
+        run(Wrong())
+
+
+@pytest.mark.parametrize("step", [5, 9])
+def test_two_optimisers_go_on_with_equal_bits(tmp_path: Path, step: int) -> None:
+    @dataclass(frozen=True)
+    class Halting(Adversary):
+        def update(self, tools: Tools, batch: Batch) -> Loss:
+            if batch.step == STOP["step"]:
+                raise Stopped
+            return super().update(tools, batch)
+
+    whole = run(Halting())
+    STOP["step"] = step
+    with pytest.raises(Stopped):
+        run(Halting(), checkpoint=tmp_path / "run")
+    STOP["step"] = None
+    _same(whole, run(Halting(), checkpoint=tmp_path / "run"))
+
+
+def test_reset_forgets_what_adam_has_gathered() -> None:
+    @dataclass(frozen=True)
+    class Resetting(Toy):
+        at: int = 6
+
+        def update(self, tools: Tools, batch: Batch) -> Loss:
+            if batch.step == self.at:
+                tools.reset("main")
+            return super().update(tools, batch)
+
+    assert same_weights(run(Resetting(at=99)), run(ERM()))
+    assert same_weights(run(Resetting(at=0)), run(ERM()))
+    assert not same_weights(run(Resetting()), run(ERM()))
+
+
+@dataclass(frozen=True)
+class TwoStages(Toy):
+    """Finds the rows it gets wrong, then trains on them more often in a fresh model (as JTT, without a base run)."""
+
+    up: int = 5
+    start: str = "fresh"
+    end: str = "last"
+
+    def stage(self, index: int, tools: Tools) -> Stage | None:
+        if index == 0:
+            return Stage("identify", steps=6, end=self.end)
+        if index == 1:
+            answer = tools.predict().logits.argmax(1)
+            wrong = answer != tools.y.cpu()
+            SEEN.append((wrong.clone(), tools.modules["model"].fc.weight.detach().clone()))
+            return Stage("main", start=self.start, copies=torch.where(wrong, self.up, 1))
+        return None
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        if batch.step == STOP["step"] and batch.stage == STOP["stage"]:
+            raise Stopped
+        if batch.step == 0:
+            STARTS[batch.stage] = modules["model"].fc.weight.detach().clone()
+        return super().loss(modules, batch, state)
+
+
+SEEN: list[Any] = []
+STARTS: dict[str, torch.Tensor] = {}
+
+
+def test_second_stage_is_fresh_and_at_its_limit_equals_erm() -> None:
+    found = run(TwoStages(up=1))
+    assert torch.equal(STARTS["identify"], STARTS["main"])
+    assert [row["step"] for row in found.history] == [4, 6, 10, 14, 18]
+    plain = run(ERM())
+    assert all(torch.equal(value, found.weights("last")[key]) for key, value in plain.weights("last").items())
+    assert found.selections["last"].step == 18 and found.selections["best-id"].step > 6
+    assert not same_weights(run(TwoStages()), plain)
+
+
+def test_second_stage_can_start_from_the_last_or_the_best() -> None:
+    run(TwoStages(start="last"))
+    assert torch.equal(STARTS["main"], SEEN[-1][1])
+    assert not torch.equal(STARTS["main"], STARTS["identify"])
+    run(TwoStages(start="last", end="best"), lr=1.0)
+    best = STARTS["main"]
+    run(TwoStages(start="last", end="last"), lr=1.0)
+    assert torch.equal(best, SEEN[-2][1]) and not torch.equal(best, STARTS["main"])
+
+
+@pytest.mark.parametrize(("stage", "step"), [("identify", 5), ("main", 0), ("main", 3), ("main", 9)])
+def test_stages_go_on_with_equal_bits(tmp_path: Path, stage: str, step: int) -> None:
+    whole = run(TwoStages())
+    STOP.update(step=step, stage=stage)
+    with pytest.raises(Stopped):
+        run(TwoStages(), checkpoint=tmp_path / "run")
+    STOP["step"] = None
+    _same(whole, run(TwoStages(), checkpoint=tmp_path / "run"))
+
+
+@dataclass(frozen=True)
+class Growing(Toy):
+    """Appends negatives of its rows, twice (as ADA)."""
+
+    def stage(self, index: int, tools: Tools) -> Stage | None:
+        from crosswind.methods.base import Examples
+
+        if index == 0:
+            return Stage("one", steps=5)
+        if index == 1:
+            made = Examples(-tools.inputs(), tools.y.clone() * 0 + 1, torch.arange(tools.info.n_rows))
+            return Stage("two", extra=made, steps=15)
+        return None
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        if batch.step == STOP["step"] and batch.stage == STOP["stage"]:
+            raise Stopped
+        if batch.stage == "two":
+            plain = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
+            made = (batch.x + plain).abs().amax((1, 2, 3)) < 1e-5
+            assert torch.equal(made | ((batch.x - plain).abs().amax((1, 2, 3)) < 1e-5), torch.ones(16, dtype=torch.bool))
+            assert torch.equal(batch.y, torch.where(made, 1, batch.ids % 2))
+            assert torch.equal(batch.group, torch.from_numpy(split().train.group)[batch.ids])
+            COUNTS.append((batch.epoch, int(made.sum())))
+        return super().loss(modules, batch, state)
+
+
+COUNTS: list[tuple[int, int]] = []
+
+
+def test_extra_examples_join_the_epoch() -> None:
+    """60 rows and 60 made of them in batches of 16: of the first 120 drawn, 60 are made."""
+    COUNTS.clear()
+    run(Growing())
+    assert [epoch for epoch, _ in COUNTS] == [step * 16 // 120 for step in range(15)]
+    assert sum(made for _, made in COUNTS) == 120  # 15 steps x 16 = two epochs
+
+
+def test_extra_examples_go_on_with_equal_bits(tmp_path: Path) -> None:
+    whole = run(Growing())
+    STOP.update(step=7, stage="two")
+    with pytest.raises(Stopped):
+        run(Growing(), checkpoint=tmp_path / "run")
+    STOP["step"] = None
+    _same(whole, run(Growing(), checkpoint=tmp_path / "run"))
+
+
+@dataclass(frozen=True)
+class OnBase(Toy):
+    """Draws rows in proportion to the base run's loss, and keeps the base's network frozen beside its own (as BPA, UBNet)."""
+
+    base_epochs: float = 3.0
+    needs = Needs(base=Base("erm", settings={"validate_every": 2}, from_knobs={"epochs": "base_epochs"}))
+
+    def modules(self, info: Any, make_model: Any) -> Modules:
+        return {"model": make_model(), "base": frozen(make_model(base=True))}
+
+    def stage(self, index: int, tools: Tools) -> Stage | None:
+        if index:
+            return None
+        logits = tools.predict(base=True).logits
+        assert tools.features(base=True).shape == (60, 16)
+        assert torch.equal(tools.modules["base"](tools.inputs()), logits) or torch.allclose(
+            tools.modules["base"](tools.inputs()), logits, atol=1e-5
+        )
+        return Stage(weights=row_losses(logits, tools.y))
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        assert not modules["base"].training and modules["model"].training
+        return super().loss(modules, batch, state)
+
+
+def test_base_run_is_trained_or_given() -> None:
+    heard: list[int] = []
+    found = run(OnBase(), progress=lambda event: heard.append(event["step"]))
+    steps = math.ceil(3 * 60 / 16)
+    assert heard == [*range(2, steps + 1, 2), *([steps] if steps % 2 else []), 4, 8, 12]
+    base = run(ERM(), epochs=3.0, validate_every=2)
+    assert same_weights(run(OnBase(), base=base.weights("best-id")), found)
+    kept = found.weights("last")
+    assert all(torch.equal(value, kept[key.replace("model.", "base.")]) for key, value in base.weights("best-id").items())
+    assert not same_weights(run(OnBase(), base=run(ERM(), seed=5).weights("last")), found)
+
+
+@dataclass(frozen=True)
+class Memory(Toy):
+    """A running loss for every row (as PnD, BPA)."""
+
+    def state(self, info: Any) -> State:
+        return {"loss": torch.zeros(info.n_rows), "seen": torch.zeros(info.n_rows)}
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        each = row_losses(modules["model"](batch.x), batch.y)
+        seen = state["seen"].index_add(0, batch.ids, torch.ones(len(batch.ids)))
+        return Loss(each.mean(), state={"loss": state["loss"].index_copy(0, batch.ids, each), "seen": seen})
+
+
+def test_state_is_kept_with_every_selected_model() -> None:
+    found = run(Memory(), steps=15)
+    assert found.weights("last")["state/seen"].tolist() == [4.0] * 60  # 15 x 16 = 240 = four epochs of 60
+    early = run(Memory(), steps=4).weights("last")["state/seen"]
+    assert early.sum() == 64 and not found.weights("last")["state/loss"].requires_grad
+
+
+@dataclass(frozen=True)
+class Adapting(Toy):
+    """Predicts the class by comparison with the mean brightness of the rows that share a value (transductive, as BN-Adapt)."""
+
+    attribute: str | None = "tint"
+    needs = Needs(adapts="attribute")
+
+    def adapt(self, modules: Modules, state: State, data: Any) -> tuple[Modules, State]:
+        assert not hasattr(data, "y") and not hasattr(data, "label") and not hasattr(data, "group")
+        means = torch.cat([x.mean((1, 2, 3)) for x in data.batches()])
+        assert len(means) == data.n
+        HANDED.append((data.attribute, data.value, data.n))
+        modules["model"].fc.weight.mul_(0)  # a copy: must not be seen outside
+        return modules, {"mean": means.mean()}
+
+    def predict(self, modules: Modules, x: torch.Tensor, state: State) -> Output:
+        brighter = x.mean((1, 2, 3)) > state.get("mean", torch.tensor(9.0))
+        return Output(label=brighter.long())
+
+
+HANDED: list[Any] = []
+
+
+def test_adapt_gets_unlabelled_rows_of_each_value() -> None:
+    HANDED.clear()
+    found = run(Adapting())
+    n = int((DATA.table.column("tint")[150:195] == 0).sum())
+    assert HANDED[:2] == [("tint", "red", n), ("tint", "blue", 45 - n)]
+    assert len(HANDED) == 2 * len({item.step for item in found.selections.values()})
+    said = found.predictions["last"]["test"]
+    assert said.ids.tolist() == list(range(150, 195))  # back in the order of the rows
+    assert np.mean(said.answer == said.label) > 0.9
+    assert set(found.predictions["last"]["validation"].answer) == {0}  # validation is not adapted to
+    assert found.weights("last")["model.fc.weight"].abs().sum() > 0
+    HANDED.clear()
+    run(Adapting(attribute=None), steps=4)
+    assert HANDED == [(None, None, 45)]
+
+
+def test_stage_without_validation_hands_on_silently() -> None:
+    @dataclass(frozen=True)
+    class Encoder(Toy):
+        end: str = "last"
+
+        def stage(self, index: int, tools: Tools) -> Stage | None:
+            return [Stage("encode", steps=5, validate=False, end=self.end), Stage(steps=4), None][index]
+
+    found = run(Encoder())
+    assert [(row["stage"], set(row["validation"])) for row in found.history] == [
+        ("encode", set()),
+        ("encode", set()),
+        ("main", {"validation", "ood-validation"}),
+    ]
+    with pytest.raises(RunError, match="stage 'encode' ends with its best weights"):
+        run(Encoder(end="best"))
