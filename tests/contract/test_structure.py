@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "crosswind"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 # A sweep over an empty room proves nothing: raise this as the package grows.
-MODULES_AT_LEAST = 7
+MODULES_AT_LEAST = 60
 
 # Importing these rooms and modules, as listing, planning, scoring and reporting do, loads none of the libraries below.
 LIGHT = (
@@ -32,6 +32,7 @@ LIGHT = (
     "studies/plan",
     "studies/store",
     "studies/engines",
+    "api",
 )
 LIGHT_SOURCES = ("data/sources",)
 HEAVY = ("torch", "torchvision", "sklearn", "pandas", "scipy.stats")
