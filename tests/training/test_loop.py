@@ -362,6 +362,10 @@ def test_environments_share_every_batch_evenly_or_are_refused() -> None:
 # -- the hooks, each by a toy -----------------------------------------------------------------------------------------------
 
 
+def _halved(step: int, epoch: int) -> float:
+    return 0.5**epoch
+
+
 @dataclass(frozen=True)
 class Adversary(Toy):
     """Two optimisers of their own lr and clip, two descents a step, a discriminator beside the model (as DANN)."""

@@ -165,11 +165,11 @@ class Stage:
 
     `name` keys the random streams: two methods whose stages have the same name see the same batches. `start`: `"fresh"`, the
     networks as at the run's beginning, or `"last"`, as they are; the first stage is fresh, optimisers always start anew, state
-    goes on. `end`: what the stage hands on, and the next call of `stage` sees: `"last"`, or `"best"` by in-distribution validation, state
-    included. `weights` float [n_rows]: rows are drawn in proportion, with replacement. `copies` int64 [n_rows]: how often a row
-    stands in each epoch's permutation. `steps`: length, None for the study's. `stop`: whether the stop rule applies; `patience`
-    replaces the study's. `validate` False: nothing is measured, as where no classifier is trained yet. Selection rules read the
-    last stage.
+    goes on. `end`: what the stage hands on, and the next call of `stage` sees: `"last"`, or `"best"` by in-distribution
+    validation, state included. `weights` float [n_rows]: rows are drawn in proportion, with replacement. `copies` int64 [n_rows]:
+    how often a row stands in each epoch's permutation. `steps`: length, None for the study's. `stop`: whether the stop rule
+    applies; `patience` replaces the study's. `validate` False: nothing is measured, as where no classifier is trained yet.
+    Selection rules read the last stage.
     """
 
     name: str = "main"

@@ -1,0 +1,258 @@
+"""What every registered method must hold, whoever wrote it.
+
+A method that cannot be tested on the tiny world's perceptron says in `SETTINGS` on what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import GROUPS, Sets, run, same_weights, split, with_train
+
+from crosswind.core.errors import InputError, NeedsError
+from crosswind.core.knobs import Limit, Needs, knobs_of
+from crosswind.core.registry import facts_of_class, listing, load
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
+from crosswind.methods.erm import ERM
+from crosswind.models.build import build_model
+from crosswind.training.settings import check_switches
+
+FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.")]
+NAMES = [item.name for item in FACTS]
+LIMITED = [item.name for item in FACTS if item.limit is not None and item.limit.equals]
+# name -> what `world.run` is called with, where the perceptron or twelve steps do not serve; the reason beside it
+SETTINGS: dict[str, dict[str, Any]] = {}
+
+
+def cls_of(name: str) -> type[Method]:
+    return load("methods", name)
+
+
+def tried(name: str, method: Method | None = None, **changes: Any) -> Any:
+    return run(cls_of(name)() if method is None else method, **{**SETTINGS.get(name, {}), **changes})
+
+
+def info() -> Info:
+    return Info((3, 8, 8), 2, 60, GROUPS, (15, 15, 15, 15), ("red", "blue"), (30, 30), (30, 30), 12, 16)
+
+
+def synthetic() -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    group = torch.arange(16) % 4
+    x = torch.rand(16, 3, 8, 8, generator=generator, dtype=torch.float64) * 2 - 1
+    return Batch(x, group // 2, torch.arange(16), group, group % 2)
+
+
+def test_the_sweep_finds_the_methods() -> None:
+    assert len(NAMES) >= 2 and {"erm", "groupdro"} <= set(NAMES)
+    assert sum(not item.limit.equals for item in FACTS if item.limit) <= 6  # at most six methods have no limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_read_from_the_file_are_the_class(name: str) -> None:
+    read = next(item for item in FACTS if item.name == name)
+    imported = facts_of_class(cls_of(name))
+    for field in dataclasses.fields(read):
+        assert getattr(read, field.name) == getattr(imported, field.name), field.name
+    assert read.limit is not None and read.needs is not None, "declare needs and limit"
+
+
+def test_facts_and_needs_are_read_without_torch() -> None:
+    code = (
+        "import sys; from crosswind.core.registry import listing; import crosswind.methods.base, crosswind.training.settings;"
+        "[item.describe() for item in listing('methods')]; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstring_has_its_parts_in_order(name: str) -> None:
+    doc = cls_of(name).__doc__ or ""
+    parts = ["Objective:", "Assumes:", "Knobs:", "Limits:", "Deviations:", "Reference:", "title={", "Checked against:"]
+    places = [doc.find(part) for part in parts]
+    assert -1 not in places and places == sorted(places), dict(zip(parts, places, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_builds_with_defaults(name: str) -> None:
+    cls = cls_of(name)
+    method = cls()
+    assert dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert {item.name for item in dataclasses.fields(cls)} == {item.name for item in knobs_of(cls)}, "every field is a knob"
+    assert method == cls()
+    assert hash(method) == hash(cls())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_and_search_lie_in_the_domain(name: str) -> None:
+    from crosswind.core.knobs import check
+
+    for item in knobs_of(cls_of(name)):
+        grids = [value for values in (item.grid or {}).values() for value in values]
+        for value in [item.default, *(item.search.ends() if item.search else ()), *grids]:
+            assert check(item, value, item.name) == value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unmet_needs_are_refused(name: str) -> None:
+    needs = cls_of(name).needs
+    sets = split()
+    zeros = np.zeros(len(sets.train.rows), dtype=np.int64)
+    cases: list[Sets] = []
+    if needs.groups:
+        cases += [with_train(sets, group=zeros), with_train(sets, group=zeros, group_names=("all",))]
+    if needs.environments:
+        cases += [with_train(sets, environment=zeros), with_train(sets, environment=None)]
+    for case in cases:
+        with pytest.raises(NeedsError, match=f"method '{name}' needs"):
+            tried(name, sets=case)
+
+
+@pytest.mark.parametrize("name", [item.name for item in FACTS if item.needs and item.needs.switches])
+def test_switch_beyond_the_last_step_is_refused(name: str) -> None:
+    cls = cls_of(name)
+    for knob in cls.needs.switches:
+        assert knob in {item.name for item in knobs_of(cls)}
+        with pytest.raises(InputError, match=f"method.{knob}: the switch at step 12 lies beyond"):
+            tried(name, replace(cls(), **{knob: 12}))  # type: ignore[type-var]
+
+
+def test_switches_of_needs_are_checked() -> None:
+    check_switches(Needs(switches=("at",)), {"at": 499}, 500)
+    with pytest.raises(InputError, match="method.at: the switch at step 500 lies beyond the run's last step, 499"):
+        check_switches(Needs(switches=("at",)), {"at": 500}, 500)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name: str) -> None:
+    method, batch = cls_of(name)(), synthetic()
+    model = SETTINGS.get(name, {}).get("model", "mlp")
+
+    def make_model(**changes: Any) -> Any:
+        return build_model(model, {}, (3, 8, 8), 2, 0).double()
+
+    found = []
+    for order in (torch.arange(16), torch.arange(16).flip(0)):
+        modules = {key: module.double() for key, module in method.modules(info(), make_model).items()}
+        given = Batch(*(getattr(batch, key)[order] for key in ("x", "y", "ids", "group", "environment")))
+        torch.manual_seed(0)
+        loss = method.loss(modules, given, method.state(info()))
+        loss.total.backward()
+        gradients = [p.grad for module in modules.values() for p in module.parameters() if p.grad is not None]
+        assert loss.total.ndim == 0 and torch.isfinite(loss.total)
+        assert gradients and all(torch.isfinite(g).all() for g in gradients)
+        assert sum(g.abs().sum() for g in gradients) > 0
+        found.append(loss.total.item())
+    assert found[0] == pytest.approx(found[1], abs=1e-12)
+
+
+@dataclass(frozen=True)
+class GroupMean(Method):
+    """The reference `erm-group-mean`: the mean over groups with training rows of each one's mean loss, by a plain loop."""
+
+    registered_name = "erm-group-mean"
+    limit = Limit.none("a reference")
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        logits = modules["model"](batch.x)
+        total = logits.sum() * 0
+        for code in range(4):
+            rows = [i for i in range(len(batch.y)) if int(batch.group[i]) == code]
+            if rows:
+                total = total + torch.nn.functional.cross_entropy(logits[rows], batch.y[rows]) / 4
+        return Loss(total)
+
+
+def _reference(name: str) -> Method:
+    declared = cls_of(name).limit.equals
+    parent: Any = {"erm": ERM, "erm-group-mean": GroupMean}.get(declared) or cls_of(declared)
+    # Its sampler and not the reference's own: the limit is of the loss, and both must see the same batches.
+    needs = replace(parent.needs, sampler=cls_of(name).needs.sampler)
+    return type("Reference", (parent,), {"needs": needs, "__doc__": "A reference."})()
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_at_its_limit_it_equals_what_it_names_and_at_defaults_it_differs(name: str) -> None:
+    cls = cls_of(name)
+    changes: dict[str, Any] = {"precision": "fp64", "steps": 12}
+    at_limit = tried(name, replace(cls(), **cls.limit.knobs), **changes)  # type: ignore[type-var]
+    reference, defaults = tried(name, _reference(name), **changes), tried(name, **changes)
+    names = [key for key in reference.weights("last") if key.startswith("model.")]
+
+    def apart(found: Any) -> float:
+        return max(float((found.weights("last")[key] - reference.weights("last")[key]).abs().max()) for key in names)
+
+    assert len(names) > 1
+    assert apart(at_limit) < 1e-10
+    assert apart(defaults) > 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predict_changes_nothing(name: str) -> None:
+    method = cls_of(name)()
+    model = SETTINGS.get(name, {}).get("model", "small-cnn")  # with batch norm, where the method allows any
+
+    def make_model(**changes: Any) -> Any:
+        return build_model(model, {}, (3, 8, 8), 2, 0)
+
+    modules, state = method.modules(info(), make_model), method.state(info())
+    before = {f"{key}.{part}": value.clone() for key, module in modules.items() for part, value in module.state_dict().items()}
+    kept = {key: value.clone() for key, value in state.items()}
+    for module in modules.values():
+        module.eval()
+    with torch.inference_mode():
+        one, two = (method.predict(modules, synthetic().x.float(), state) for _ in range(2))
+    for module_name, module in modules.items():
+        assert all(torch.equal(before[f"{module_name}.{part}"], value) for part, value in module.state_dict().items())
+    assert all(torch.equal(kept[key], value) for key, value in state.items())
+    assert (one.logits is None) == (two.logits is None) and (one.logits is None or torch.equal(one.logits, two.logits))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_loaded_and_continued_gives_the_same_bits(name: str, tmp_path: Path) -> None:
+    class StopHere(Exception):
+        pass
+
+    def stop(event: dict[str, Any]) -> None:
+        raise StopHere
+
+    whole = tried(name)
+    for _ in whole.history:
+        with pytest.raises(StopHere):
+            tried(name, checkpoint=tmp_path / "run", progress=stop)
+    found = tried(name, checkpoint=tmp_path / "run", progress=stop)
+    assert same_weights(whole, found) and same_weights(whole, found, "best-id")
+    assert np.array_equal(whole.predictions["last"]["test"].logits, found.predictions["last"]["test"].logits)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_bits_and_another_seed_others(name: str) -> None:
+    assert same_weights(tried(name, steps=4), tried(name, steps=4))
+    assert not same_weights(tried(name, steps=4), tried(name, steps=4, seed=1))
+
+
+KNOBS = [(item.name, knob.name, value) for item in FACTS for knob in item.knobs if knob.search for value in knob.search.ends()]
+
+
+def test_the_sweep_finds_the_knobs() -> None:
+    assert len(KNOBS) >= 8
+
+
+@pytest.mark.parametrize(("name", "knob", "value"), KNOBS)
+def test_both_ends_of_every_search_run(name: str, knob: str, value: Any) -> None:
+    found = tried(name, replace(cls_of(name)(), **{knob: value}), steps=4)  # type: ignore[type-var]
+    assert found.status == "finished"
+    assert all(torch.isfinite(tensor).all() for key, tensor in found.weights("last").items() if not key.startswith("state/"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bf16_runs(name: str) -> None:
+    assert tried(name, steps=4, precision="bf16").status == "finished"
