@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -47,6 +48,13 @@ def execute(spec, folder, checkpoint, report, bases=None):
             report({})
     if kind == "memory":
         raise MemoryError("no room for the toy")
+    if kind == "interrupt":
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    if kind == "spawn":
+        child = subprocess.Popen(["sleep", "1000"])
+        Path(spec["child"]).write_text(str(child.pid))
+        time.sleep(1000)
     if kind == "fill":
         (folder / "big.bin").write_bytes(bytes(64_000_000))
     if kind == "wrong":
@@ -65,10 +73,10 @@ def execute(spec, folder, checkpoint, report, bases=None):
         report({"step": step + 1, "steps": steps})
     score = random.Random(state["state"]).random()
     (folder / "score.json").write_text(json.dumps(score))
-    threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    scores = [{"rule": rule, "set": "test", "metrics": {"accuracy": score, "pid": os.getpid(), **threads}} for rule in ("best-id", "last")]
+    scores = [{"rule": rule, "set": "test", "metrics": {"accuracy": score}} for rule in ("best-id", "last")]
+    cost = {"pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS"), "path": sys.path[0]}
     log(spec, "end")
-    return {"status": "diverged" if kind == "diverge" else "finished", "scores": scores, "cost": {"steps": steps}, "warnings": ["a toy"]}
+    return {"status": "diverged" if kind == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
 
 
 def log(spec, word):

@@ -5,13 +5,13 @@ Importing this costs the import of SQLAlchemy; `crosswind.studies.store` does so
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,12 +146,14 @@ def prepare(engine: sa.Engine, name: str, create: bool) -> None:
             raise StoreError(f"{name} has schema {version}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
         if version < SCHEMA and not create:
             raise StoreError(f"{name} has the old schema {version}; the next `crosswind run` into it brings it to schema {SCHEMA}")
+        if version == SCHEMA:
+            return
         for step in range(version, SCHEMA):
             MIGRATIONS[step](connection)
         connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
 
 
-@contextmanager
+@contextlib.contextmanager
 def sentences(name: str) -> Iterator[None]:
     """Turn what the database or the file system raises into one `StoreError` sentence about the store `name`."""
     try:
@@ -207,12 +209,22 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
                 head = file.read(16)
             if (head or not create) and head != b"SQLite format 3\0":
                 raise StoreError(f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind store")
+            if create and head:
+                _refuse_foreign(path)
         connect, in_memory = (_writing(path), False) if create else _reading(path)
         if not in_memory:
             connect().close()  # tried here, so that what is wrong with the file is known before any table is read
     # A copy in memory lives as long as its one connection.
     pool = StaticPool if in_memory else QueuePool
     return sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=pool)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Leave a database that is not ours untouched: already the change to WAL would be written into it."""
+    with contextlib.closing(_connect(path, "mode=rw")) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and not {"meta", "runs"} <= tables:
+        raise StoreError(f"{path} is a database, but not a Crosswind store")
 
 
 def _writing(path: Path) -> Callable[[], sqlite3.Connection]:

@@ -218,7 +218,7 @@ class Store:
         """
         from crosswind.studies.database import runs, scores, study_runs
 
-        found = self._rows(lambda sa: sa.select(runs).where(runs.c.key.startswith(prefix, autoescape=True)).limit(4))
+        found = self._rows(lambda sa: sa.select(runs).where(runs.c.key.startswith(prefix.lower(), autoescape=True)).limit(4))
         found = [row for row in found if row.key == prefix] or found
         if not found:
             raise StoreError(f"{self.name} has no run whose key begins with {prefix!r}")

@@ -1,0 +1,71 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from crosswind.core.errors import StoreError
+from crosswind.studies import artifacts
+
+
+@pytest.mark.parametrize("key", ["", "abc", "../abcd", "ab/cd", "ABCD", "abcd\n", "a" * 129, ".partial"])
+def test_a_key_that_could_name_another_folder_is_refused(key, tmp_path):
+    with pytest.raises(StoreError):
+        artifacts.artifact_folder(tmp_path, key)
+
+
+@pytest.mark.parametrize("name", ["..", "../other", "/etc/passwd", "a/../../other", ".", "", "link", "link/passwd"])
+def test_a_file_outside_the_folder_is_refused(name, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "link").symlink_to("/etc")
+    with pytest.raises(StoreError):
+        artifacts.inside(folder, name)
+
+
+def test_a_file_inside_the_folder_is_found(tmp_path):
+    assert artifacts.inside(tmp_path, "a/b.json") == tmp_path / "a" / "b.json"
+
+
+def test_a_write_that_breaks_off_leaves_the_old_bytes(tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "file"
+    artifacts.write_atomically(path, b"old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        artifacts.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_publish_replaces_what_an_unrecorded_try_left(tmp_path):
+    final = artifacts.artifact_folder(tmp_path, "abcdef")
+    for text in ("first", "second"):
+        staged = artifacts.staging_folder(tmp_path, "driver", "abcdef")
+        staged.mkdir(parents=True)
+        (staged / text).write_text(text)
+        artifacts.publish(staged, final)
+        assert os.listdir(final) == [text]
+    assert os.listdir(artifacts.staging_area(tmp_path, "driver")) == []
+
+
+def test_sweeping_takes_only_what_is_over(tmp_path):
+    for driver in ("dead", "live"):
+        artifacts.staging_folder(tmp_path, driver, "abcdef").mkdir(parents=True)
+    for key in ("done1", "open1"):
+        artifacts.checkpoint_folder(tmp_path, key).mkdir(parents=True)
+    assert artifacts.sweep_staging(tmp_path, {"live"}) == 1
+    assert artifacts.sweep_checkpoints(tmp_path, lambda keys: [key for key in keys if key == "done1"]) == 1
+    assert os.listdir(tmp_path / "artifacts" / ".partial") == ["live"]
+    assert os.listdir(tmp_path / "checkpoints") == ["open1"]
+    assert artifacts.sweep_staging(tmp_path / "nowhere", set()) == 0
+
+
+def test_plain_json_takes_numbers_of_numpy_and_keeps_nan():
+    value = json.loads(artifacts.plain_json({"a": np.float32(0.5), "b": np.int64(3), "c": float("nan"), "d": (1, 2)}))
+    assert value["a"] == 0.5 and value["b"] == 3 and value["c"] != value["c"] and value["d"] == [1, 2]
+    with pytest.raises(TypeError, match="object is not a plain value"):
+        artifacts.plain_json(object())

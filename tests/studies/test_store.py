@@ -1,0 +1,535 @@
+import contextlib
+import hashlib
+import math
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from crosswind.core.errors import StoreError
+from crosswind.core.types import PlannedRun, digest
+from crosswind.studies import database
+from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
+from crosswind.studies.drivers import Driver, machine
+from crosswind.studies.ledger import Ledger
+from crosswind.studies.store import FILE_NAME, Store, split_name
+
+RESULT = {
+    "status": "finished",
+    "scores": [
+        {"rule": "last", "set": "test", "metrics": {"accuracy": 0.5, "nll": float("nan")}},
+        {"rule": "best-id", "set": "test", "metrics": {"accuracy": 0.75, "groups": {"a": {"n": 3}}}},
+    ],
+    "cost": {"seconds": 1.5},
+    "warnings": ["few rows"],
+    "versions": {"python": "3"},
+}
+
+
+def plan(n, **more):
+    return [PlannedRun(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "out", create=True) as store:
+        yield store
+
+
+@pytest.fixture
+def ledger(store):
+    ledger = Ledger(store, Driver.current())
+    ledger.enter()
+    yield ledger
+    ledger.leave()
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """`folder` mounted read-only, which binds root as well."""
+    if os.geteuid() != 0 or subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a folder read-only")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+# --- plans and results ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_comes_back_in_its_order(store):
+    runs = plan(5)[::-1]
+    store.add_plan("first", "given: text", {"resolved": 1}, runs)
+    store.add_plan("second", {}, {}, runs[:2])
+    assert store.study_names() == ["first", "second"]
+    assert store.study("first")["given"] == "given: text" and store.study("first")["resolved"] == {"resolved": 1}
+    assert [run["key"] for run in store.runs("first")] == [run.key for run in runs]
+    assert [run["labels"] for run in store.runs("first")] == [dict(run.labels) for run in runs]
+    expected = {"pending": 5, "running": 0, "finished": 0, "diverged": 0, "failed": 0, "total": 5}
+    assert store.counts("first") == expected == store.counts()
+    with pytest.raises(StoreError, match="unknown study 'frst', did you mean 'first'"):
+        store.counts("frst")
+
+
+def test_a_study_planned_again_keeps_what_is_done(store, ledger):
+    runs = plan(3)
+    store.add_plan("study", {}, {}, runs)
+    assert ledger.claim(runs[0].key) and ledger.finished(runs[0].key, RESULT, 2.0)
+    store.add_plan("study", {"v": 2}, {}, [runs[2], runs[0], *plan(1, other=True)])
+    assert store.counts("study") == {"pending": 2, "running": 0, "finished": 1, "diverged": 0, "failed": 0, "total": 3}
+    assert store.study("study")["given"] == {"v": 2}
+    assert store.counts()["total"] == 4  # the run that no study lists any more is still there
+
+
+def test_results_have_one_entry_a_rule_and_set(store, ledger):
+    runs = plan(3)
+    store.add_plan("study", {}, {}, runs)
+    assert ledger.claim(runs[1].key) and ledger.finished(runs[1].key, RESULT, 2.0)
+    assert ledger.claim(runs[2].key) and ledger.failed(runs[2].key, "the\nreason\0", "the trace")
+    rows = store.results("study")
+    assert [(row["method"], row["seed"], row["rule"], row["status"]) for row in rows] == [
+        ("m0", 0, None, "pending"),
+        ("m1", 1, "last", "finished"),
+        ("m1", 1, "best-id", "finished"),
+        ("m2", 2, None, "failed"),
+    ]
+    assert rows[2]["metrics"] == RESULT["scores"][1]["metrics"] and rows[2]["seconds"] == 2.0 and rows[2]["attempts"] == 1
+    assert math.isnan(rows[1]["metrics"]["nll"])
+    assert rows[3]["reason"] == "the reason" and rows[3]["metrics"] == {}
+    assert len(store.results("study", unscored=False)) == 2
+    record = store.run(runs[2].key[:8])
+    assert record["detail"] == "the trace" and record["studies"] == [{"study": "study", "labels": {"method": "m2", "seed": 2}}]
+
+
+def test_a_run_that_two_studies_plan_is_one_run(store, ledger):
+    run = plan(1)[0]
+    for study in ("a", "b"):
+        store.add_plan(study, {}, {}, [PlannedRun(run.key, run.spec, {"method": study})])
+    assert ledger.claim(run.key) and ledger.finished(run.key, RESULT, 1.0)
+    assert [row["method"] for study in ("a", "b") for row in store.results(study)] == ["a", "a", "b", "b"]
+    assert len(store.run(run.key)["studies"]) == 2
+
+
+def test_a_run_is_found_by_the_beginning_of_its_key(store, ledger):
+    keys = ["aaaa1111", "aaaa2222", "bbbb", "bbbbcccc"]
+    store.add_plan("study", {}, {}, [PlannedRun(key, {"key": key}, {}) for key in keys])
+    assert store.run("aaaa1")["spec"] == store.run("AAAA1")["spec"] == {"key": "aaaa1111"}
+    assert store.run("bbbb")["key"] == "bbbb"  # a whole key is not ambiguous
+    for prefix, problem in {"aaaa": "more than one", "c": "no run", "%": "no run", "aaaa_": "no run"}.items():
+        with pytest.raises(StoreError, match=problem):
+            store.run(prefix)
+    assert store.run("bbbbc")["artifacts"] is None
+    assert split_name("some#where#ab12") == ("some#where", "ab12")
+    for name in ("nothing", "#ab", "where#"):
+        with pytest.raises(StoreError, match="STORE#KEY"):
+            split_name(name)
+
+
+def test_ten_thousand_runs_are_added_in_a_second(store):
+    runs = plan(10_000, padding="x" * 1500)
+    for _ in range(2):
+        started = time.perf_counter()
+        store.add_plan("study", {}, {}, runs)
+        assert time.perf_counter() - started < 1.0
+    assert store.counts("study")["pending"] == 10_000
+    assert len(store.statuses(run.key for run in runs)) == 10_000
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+def test_a_study_needs_a_name_that_every_database_takes(name, store):
+    with pytest.raises(StoreError, match="cannot be the name of a study"):
+        store.add_plan(name, {}, {}, [])
+
+
+# --- claiming and recording ----------------------------------------------------------------------------------------------
+
+
+def test_of_many_that_claim_a_run_one_gets_it(store):
+    runs = plan(30)
+    store.add_plan("study", {}, {}, runs)
+    ledgers = [Ledger(store, Driver.current()) for _ in range(6)]
+    for ledger in ledgers:
+        ledger.enter()
+    got = []
+    threads = [threading.Thread(target=lambda own=own: got.extend(run.key for run in runs if own.claim(run.key))) for own in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == sorted(run.key for run in runs)
+    assert {run["attempts"] for run in store.runs("study")} == {1}
+    for ledger in ledgers:
+        ledger.leave()
+    assert store.counts("study")["pending"] == 30
+    assert {run["attempts"] for run in store.runs("study")} == {0}
+
+
+def known(store, host, pid, start, heartbeat):
+    driver = Driver(f"driver-{pid}-{heartbeat}", host, pid, start)
+    with store.transaction() as connection:
+        values = {"id": driver.id, "host": host, "pid": pid, "start": start, "heartbeat": heartbeat}
+        connection.execute(database.drivers.insert().values(values))
+    return driver
+
+
+def test_the_runs_of_dead_drivers_are_pending_again_at_no_cost(store, ledger):
+    runs = plan(4)
+    store.add_plan("study", {}, {}, runs)
+    drivers = [
+        known(store, machine(), 2**22 + 5, "1", time.time()),  # no such process
+        known(store, machine(), os.getppid(), "1", time.time()),  # another process with its number
+        known(store, "far away", 1, "1", time.time() - 61),
+        known(store, "far away", 2, "1", time.time() - 40),  # lives
+    ]
+    for run, driver in zip(runs, drivers, strict=True):
+        assert Ledger(store, driver).claim(run.key)
+    assert store.counts("study")["running"] == 1  # also before anybody has written that the others are dead
+    assert [run["status"] for run in store.runs("study")] == ["pending", "pending", "pending", "running"]
+    assert ledger.reclaim() == 3
+    assert [(run["status"], run["attempts"]) for run in store.runs("study")] == [("pending", 0)] * 3 + [("running", 1)]
+    assert ledger.reclaim() == 0
+    assert store.live_drivers() == {ledger.driver.id, drivers[3].id}
+
+
+def test_a_driver_taken_for_dead_can_record_nothing(store, ledger):
+    run = plan(1)[0]
+    store.add_plan("study", {}, {}, [run])
+    slow = Ledger(store, known(store, "far away", 1, "1", 0.0))
+    assert slow.claim(run.key)
+    assert ledger.reclaim() == 1
+    for _ in range(2):  # while the run is pending, and while another driver has it
+        staged = staging_folder(store.out, "slow", run.key)
+        staged.mkdir(parents=True, exist_ok=True)
+        assert not slow.finished(run.key, RESULT, 1.0, staged)
+        assert not slow.failed(run.key, "x") and not slow.lost(run.key, "x")
+        assert staged.is_dir() and not artifact_folder(store.out, run.key).exists()
+        ledger.claim(run.key)
+    assert store.counts("study")["running"] == 1
+
+
+def test_a_result_and_its_files_are_kept_together_or_not_at_all(store, ledger, monkeypatch):
+    run = plan(1)[0]
+    store.add_plan("study", {}, {}, [run])
+    staged = staging_folder(store.out, ledger.driver.id, run.key)
+    staged.mkdir(parents=True)
+    (staged / "file").write_text("content")
+    state = checkpoint_folder(store.out, run.key)
+    state.mkdir(parents=True)
+    assert ledger.claim(run.key)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StoreError, match="No space left on device"):
+            ledger.finished(run.key, RESULT, 1.0, staged)
+    assert store.run(run.key)["status"] == "running" and store.run(run.key)["scores"] == []
+    assert state.is_dir()
+    assert ledger.finished(run.key, RESULT, 1.0, staged)
+    record = store.run(run.key)
+    assert (record["artifacts"] / "file").read_text() == "content"
+    assert record["cost"] == RESULT["cost"] and record["warnings"] == ["few rows"] and len(record["scores"]) == 2
+    assert not state.exists()
+
+
+def test_a_lost_run_is_tried_once_more(store, ledger):
+    key = plan(1)[0].key
+    store.add_plan("study", {}, {}, plan(1))
+    assert ledger.claim(key) and ledger.lost(key, "killed")
+    assert store.run(key)["status"] == "pending"
+    assert ledger.claim(key) and not ledger.lost(key, "killed")
+    assert store.run(key)["status"] == "failed" and store.run(key)["reason"] == "tried 2 times: killed"
+    assert ledger.reopen([key], failed=False) == 0
+    assert ledger.reopen([key], failed=True) == 1
+    assert store.run(key)["attempts"] == 0 and store.run(key)["reason"] is None
+
+
+def test_leftovers_of_dead_drivers_go_when_the_next_enters(store):
+    run = plan(1)[0]
+    store.add_plan("study", {}, {}, [run])
+    first = Ledger(store, Driver.current())
+    first.enter()
+    assert first.claim(run.key) and first.finished(run.key, RESULT, 1.0)
+    for folder in (staging_folder(store.out, "dead", "abcd"), checkpoint_folder(store.out, run.key), checkpoint_folder(store.out, "abcd")):
+        folder.mkdir(parents=True)
+    mine = staging_folder(store.out, first.driver.id, "abcd")
+    mine.mkdir(parents=True)
+    second = Ledger(store, Driver.current())
+    second.enter()
+    assert mine.is_dir() and not staging_folder(store.out, "dead", "abcd").exists()
+    assert not checkpoint_folder(store.out, run.key).exists()
+    assert checkpoint_folder(store.out, "abcd").exists()  # a run that the store does not know may be another store's
+    second.leave()
+    first.leave()
+    assert not mine.exists()
+
+
+# --- opening -------------------------------------------------------------------------------------------------------------
+
+
+def filled(folder, n=300):
+    with Store.open(folder, create=True) as store:
+        store.add_plan("study", {}, {}, plan(n, padding="x" * 500))
+    return folder / FILE_NAME
+
+
+def _missing(folder):
+    return folder / "nowhere"
+
+
+def _folder_for_file(folder):
+    (folder / FILE_NAME).mkdir()
+    return folder
+
+
+def _text(folder):
+    (folder / FILE_NAME).write_text("a: 1\n")
+    return folder
+
+
+def _empty(folder):
+    (folder / FILE_NAME).touch()
+    return folder
+
+
+def _other_file(folder):
+    (folder / "notes.txt").write_text("dear diary")
+    return folder / "notes.txt"
+
+
+def _truncated(folder):
+    path = filled(folder)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    return folder
+
+
+def _header_only(folder):
+    path = filled(folder)
+    with path.open("r+b") as file:
+        file.truncate(50)
+    return folder
+
+
+def _scrambled(folder):
+    path = filled(folder)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(range(256)) * ((size - 4096) // 256))
+    return folder
+
+
+def _other_database(folder):
+    with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+        connection.execute("CREATE TABLE meta(name, value)")
+        connection.commit()
+    return folder
+
+
+def _schema(value):
+    def make(folder):
+        with contextlib.closing(sqlite3.connect(filled(folder))) as connection:
+            connection.execute("UPDATE meta SET value = ?", [value])
+            connection.commit()
+        return folder
+
+    return make
+
+
+def _damaged_entry(folder):
+    with contextlib.closing(sqlite3.connect(filled(folder))) as connection:
+        connection.execute("UPDATE study_runs SET labels = '{'")
+        connection.commit()
+    return folder
+
+
+def _under_a_file(folder):
+    (folder / "file").touch()
+    return folder / "file" / "deeper"
+
+
+BAD = {
+    "missing": (_missing, "there is no store at"),
+    "folder for file": (_folder_for_file, "is a folder"),
+    "text": (_text, "not an SQLite database"),
+    "empty": (_empty, "is empty"),
+    "other file": (_other_file, "not an SQLite database"),
+    "truncated": (_truncated, "is damaged"),
+    "header only": (_header_only, "not an SQLite database|is damaged"),
+    "scrambled": (_scrambled, "is damaged"),
+    "other database": (_other_database, "not a Crosswind store"),
+    "newer": (_schema("99"), "newer Crosswind"),
+    "older": (_schema("0"), "schema 0"),
+    "no number": (_schema("x"), "not a Crosswind store"),
+    "damaged entry": (_damaged_entry, "not JSON"),
+    "under a file": (_under_a_file, "there is no store|Not a directory"),
+    "mysql": (lambda _: "mysql://host/db", "not mysql://"),
+    "no URL": (lambda _: "://", "postgresql://|cannot be read"),
+    "no server": (lambda _: "postgresql://me:secret@127.0.0.1:1/x", "cannot be read or written"),
+}
+
+
+def use(where, create):
+    with Store.open(where, "/nonexistent" if create and "://" in str(where) else None, create=create) as store:
+        for study in store.study_names():
+            store.results(study)
+            store.counts(study)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_no_store_is_one_sentence(case, tmp_path):
+    make, problem = BAD[case]
+    where = make(tmp_path)
+    with pytest.raises(StoreError, match=problem) as caught:
+        use(where, create=False)
+    assert "\n" not in str(caught.value) and "secret" not in str(caught.value) and "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", sorted(set(BAD) - {"missing", "empty"}))
+def test_what_is_no_store_is_not_written_over(case, tmp_path):
+    make, _ = BAD[case]
+    where = make(tmp_path)
+    before = fingerprint(tmp_path)
+    with pytest.raises(StoreError):
+        use(where, create=True)
+    assert fingerprint(tmp_path) == before
+
+
+def test_no_permission_is_one_sentence():
+    # Not below tmp_path, whose parents are closed to others. Root is not bound by permissions, so it becomes somebody else.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        filled(folder).chmod(0)
+        code = "import os, crosswind.studies.database; from crosswind.studies.store import Store\n"
+        code += "os.geteuid() or os.setuid(65534)\n"
+        for create in (False, True):
+            opened = f"Store.open({name!r}, create={create})"
+            done = subprocess.run([sys.executable, "-c", code + opened], capture_output=True, text=True, check=False)
+            last = done.stderr.splitlines()[-1]
+            assert "StoreError" in last and "permission" in last.lower(), done.stderr
+
+
+def fingerprint(folder):
+    """Names, times and contents of all files."""
+    return {
+        path.relative_to(folder): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_reading_changes_nothing(tmp_path):
+    filled(tmp_path)
+    before = fingerprint(tmp_path)
+    assert len(before) == 1
+    with Store.open(tmp_path) as store:
+        assert store.counts("study")["total"] == 300
+        with pytest.raises(StoreError, match="read-only"):
+            store.add_plan("x", {}, {}, [])
+    assert fingerprint(tmp_path) == before
+
+
+def test_a_file_may_be_named_instead_of_its_folder(tmp_path):
+    with Store.open(filled(tmp_path)) as store:
+        assert store.out == tmp_path and store.counts()["total"] == 300
+
+
+def test_a_reader_does_not_wait_for_a_writer(tmp_path):
+    filled(tmp_path)
+    with Store.open(tmp_path, create=True) as writer, writer.transaction() as connection:
+        connection.execute(database.runs.update().values(status="finished"))
+        started = time.perf_counter()
+        with Store.open(tmp_path) as reader:
+            assert reader.counts("study")["pending"] == 300
+        assert time.perf_counter() - started < 1.0
+
+
+def test_a_store_on_a_read_only_disk_is_read(tmp_path):
+    filled(tmp_path)
+    with read_only(tmp_path), Store.open(tmp_path) as store:
+        assert store.counts("study")["total"] == 300
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["with its index", "without"])
+def test_a_store_that_a_kill_left_is_read_on_a_read_only_disk(index, tmp_path):
+    folder = tmp_path / "copy"
+    with Store.open(tmp_path / "out", create=True) as store:
+        store.add_plan("study", {}, {}, plan(300))
+        shutil.copytree(store.out, folder)  # while it is open: the plan is still in the WAL, as after kill -9
+    assert (folder / f"{FILE_NAME}-wal").stat().st_size > 0
+    if not index:
+        (folder / f"{FILE_NAME}-shm").unlink()
+    with read_only(folder), Store.open(folder) as store:
+        assert store.counts("study")["total"] == 300
+        assert len(store.results("study")) == 300
+
+
+def test_creating_on_a_read_only_disk_is_one_sentence(tmp_path):
+    filled(tmp_path)
+    with read_only(tmp_path):
+        for folder in (tmp_path, tmp_path / "new"):
+            with pytest.raises(StoreError, match=r"(?i)read-only|no permission"):
+                Store.open(folder, create=True)
+
+
+def test_an_older_store_is_brought_up_by_the_next_writer_only(tmp_path, monkeypatch):
+    filled(tmp_path)
+
+    def migrate(connection):
+        connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN novelty TEXT")
+
+    monkeypatch.setattr(database, "SCHEMA", 2)
+    monkeypatch.setattr(database, "MIGRATIONS", {1: migrate})
+    with pytest.raises(StoreError, match="the next `crosswind run` into it brings it to schema 2"):
+        Store.open(tmp_path)
+    Store.open(tmp_path, create=True).close()
+    with Store.open(tmp_path) as store, store.transaction() as connection:
+        assert connection.exec_driver_sql("SELECT count(novelty) FROM runs").scalar() == 0
+
+
+def test_a_failing_migration_leaves_the_store_as_it_was(tmp_path, monkeypatch):
+    filled(tmp_path)
+
+    def migrate(connection):
+        connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN novelty TEXT")
+        connection.exec_driver_sql("DROP TABLE nothing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "SCHEMA", 2)
+        patch.setattr(database, "MIGRATIONS", {1: migrate})
+        with pytest.raises(StoreError):
+            Store.open(tmp_path, create=True)
+    with Store.open(tmp_path) as store, store.transaction() as connection:
+        columns = [row[1] for row in connection.exec_driver_sql("PRAGMA table_info(runs)")]
+        assert "novelty" not in columns and store.counts("study")["total"] == 300
+
+
+def test_a_postgresql_store_needs_a_folder_and_its_extra(monkeypatch):
+    with pytest.raises(StoreError, match="needs a folder"):
+        Store.open("postgresql://127.0.0.1/x", create=True)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"crosswind\[postgresql\]"):
+        Store.open("postgresql://127.0.0.1/x")
+
+
+def test_opening_imports_no_torch_and_importing_not_even_the_database(tmp_path):
+    filled(tmp_path)
+    code = f"""
+import sys
+import crosswind.studies.store, crosswind.studies.drive, crosswind.studies.engines.pool, crosswind.studies.engines.inline
+heavy = ("torch", "sqlalchemy", "psycopg", "polars", "pydantic", "scipy")
+print(*(name for name in heavy if name in sys.modules))
+with crosswind.studies.store.Store.open({str(tmp_path)!r}) as store:
+    store.results("study")
+print(*(name for name in heavy if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["", "sqlalchemy"]
