@@ -57,7 +57,7 @@ def read_table(path: str, field: str) -> DataFrame:
     names: list[str] = []
     for i, name in enumerate(header):
         if not name or "\x00" in name:
-            raise DataError(f"{path} has no name for column {i + 1} in its first line")
+            raise DataError(f"{path} has no name for column {i + 1} in its first line (was it written with a row index?)")
         if name in names:
             raise DataError(f"{path} names column {name!r} twice")
         names.append(name)

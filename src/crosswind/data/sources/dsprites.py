@@ -38,8 +38,8 @@ class DSprites(Source):
 
     Attributes: `shape`, `scale` (0.5 to 1.0), `orientation` (0-39, 40 angles from 0 to 2 pi, the last equal to the first), `x` and
     `y` (0-31), `object_color` (red, yellow, blue), `background_color` (orange, green, purple). A row is one of the archive's
-    latents, in the archive's order. Its two colours are dealt by seed, evenly inside every shape and scale: the numbers of rows of the nine
-    pairs of colours differ by at most one there. One latent is one row, so it never appears in two colours or in two roles.
+    latents, in the archive's order. Its two colours are dealt by seed, evenly inside every shape and scale: the numbers of rows
+    of the nine pairs of colours differ by at most one there. One latent is one row, so it never appears in two colours or roles.
     Drawn pixels are not the archive's: the shapes, their sizes and their places are like those of the archive, with smooth edges
     unless `antialias` is false. With `path`, the original dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz is read instead
     (377 MB of memory once images are asked for) and coloured the same way.
@@ -52,7 +52,7 @@ class DSprites(Source):
     antialias: bool = knob(True, doc="smooth edges of drawn shapes; the archive's are hard")
 
     def load(self) -> AttributedDataset:
-        """The data set: 737,280 rows, images uint8 [size, size, 3]. Raises `InputError`, `DataError` for an archive that is none."""
+        """The data set: 737,280 rows, images uint8 [size, size, 3]. Raises `InputError` and `DataError` for a bad archive."""
         told: dict[str, object] = {"source": "dsprites", "drawing": 1, "seed": self.seed, "size": self.size}
         if self.path is None:
             told["antialias"] = self.antialias

@@ -1,0 +1,264 @@
+"""dSprites: the grid, the colours, the drawing, and the archive read with care."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.data import sprites
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.sources import dsprites
+from crosswind.data.sources.base import open_source
+from crosswind.data.sources.dsprites import BACKGROUND_COLORS, COUNTS, OBJECT_COLORS, DSprites
+from crosswind.data.sprites import Archive, drawn_covers
+
+
+@pytest.fixture(scope="module")
+def data() -> AttributedDataset:
+    return DSprites().load()
+
+
+def row(shape: int, scale: int = 5, orientation: int = 0, x: int = 16, y: int = 16) -> int:
+    return int(np.ravel_multi_index((shape, scale, orientation, x, y), COUNTS))
+
+
+def covers(*rows: int, size: int = 64, antialias: bool = True) -> np.ndarray:
+    shape, scale, orientation, x, y = np.unravel_index(np.array(rows), COUNTS)
+    return drawn_covers(shape, (scale + 5) / 10, orientation, x, y, size, antialias)
+
+
+def test_rows_are_the_full_grid_in_the_archives_order(data: AttributedDataset) -> None:
+    """Row 737,279 is the last of each; row 1 moves y, row 32 x, row 1,024 orientation, row 40,960 scale, row 245,760 shape."""
+    assert data.n_rows == 737_280
+    codes = data.table.codes[:5]
+    assert codes[:, -1].tolist() == [2, 5, 39, 31, 31]
+    for place, step in enumerate((245_760, 40_960, 1_024, 32, 1)):
+        assert codes[:, step].tolist() == [int(i == place) for i in range(5)]
+    assert len(np.unique(np.ravel_multi_index(tuple(codes.astype(np.int64)), COUNTS))) == 737_280
+
+
+def test_colours_are_even_inside_every_shape_and_scale(data: AttributedDataset) -> None:
+    """40,960 latents in 9 pairs of colours: 4,551.1 each, so 4,551 or 4,552 in all 162 cells."""
+    codes = data.table.codes.astype(np.int64)
+    counts = np.bincount(np.ravel_multi_index((codes[0], codes[1], codes[5], codes[6]), (3, 6, 3, 3)), minlength=162)
+    assert sorted(set(counts.tolist())) == [4551, 4552]
+    whole = np.bincount(codes[5] * 3 + codes[6], minlength=9)
+    assert whole.max() - whole.min() <= 18
+
+
+def test_colours_are_unrelated_to_place_and_change_with_the_seed(data: AttributedDataset) -> None:
+    codes = data.table.codes
+    for attribute in (2, 3, 4):
+        shares = [np.bincount(codes[5][codes[attribute] == value], minlength=3) for value in range(COUNTS[attribute])]
+        expected = 737_280 / COUNTS[attribute] / 3
+        assert np.abs(np.array(shares) - expected).max() < 6 * np.sqrt(expected)
+    other = DSprites(seed=1).load()
+    assert 0.30 < (other.table.column("object_color") == data.table.column("object_color")).mean() < 0.36
+    assert other.fingerprint != data.fingerprint == DSprites().load().fingerprint
+
+
+def test_colours_have_the_papers_values(data: AttributedDataset) -> None:
+    rows = np.arange(0, 737_280, 7919)
+    x = data.pixels(rows)
+    codes = data.table.codes[:, rows]
+    assert np.array_equal(x[:, 0, 0], np.array(list(BACKGROUND_COLORS.values()))[codes[6]])
+    centre = x[np.arange(len(rows)), codes[4].astype(int) + 16, codes[3].astype(int) + 16]
+    assert np.array_equal(centre, np.array(list(OBJECT_COLORS.values()))[codes[5]])
+    assert OBJECT_COLORS["yellow"] == (255, 255, 0) and BACKGROUND_COLORS["orange"] == (255, 153, 51)
+
+
+def test_the_square_by_hand() -> None:
+    """Scale 1, no turn, centre (32.5, 32.5), half side 10.5: from 22 to 43, 21 pixels a side, whole pixels only."""
+    found = covers(row(0))[0]
+    expected = np.zeros((64, 64), dtype=np.uint8)
+    expected[22:43, 22:43] = 255
+    # A pixel whose edge is the shape's edge has its centre half a pixel inside: wholly covered.
+    assert np.array_equal(found, expected)
+    # Scale 0.5: half side 5.25, so 11 whole pixels less a quarter on each side: the outer ring is covered by 1/4 x 255 + 1/2.
+    half = covers(row(0, scale=0))[0]
+    assert half[32, 27:38].tolist() == [191, *[255] * 9, 191] or half[32, 26:39].tolist() == [0, 191, *[255] * 9, 191, 0]
+
+
+def test_areas_are_those_of_the_shapes() -> None:
+    """Square (2 x 10.5)^2 = 441; ellipse pi x 14 x 7.5 = 329.9. The heart, unit 20: square 1/2 and two half discs of radius
+    sqrt(2)/4, together 1/2 + pi/8 = 0.8927 of 400 = 357.1."""
+    for shape, area in ((0, 441.0), (1, 329.87), (2, 357.08)):
+        rows = [row(shape, 5, orientation) for orientation in range(40)]
+        found = covers(*rows).astype(float).sum((1, 2)) / 255
+        assert np.abs(found / area - 1).max() < 0.015
+        hard = covers(*rows, antialias=False)
+        assert set(np.unique(hard).tolist()) == {0, 255}
+        assert np.abs(hard.astype(float).sum((1, 2)) / 255 / area - 1).max() < 0.05
+
+
+def test_shapes_are_whole_at_every_place_and_turn() -> None:
+    for shape in range(3):
+        rows = [row(shape, 5, orientation, x, y) for orientation in range(40) for x in (0, 31) for y in (0, 31)]
+        found = covers(*rows).astype(float)
+        edge = np.concatenate([found[:, 0], found[:, -1], found[:, :, 0], found[:, :, -1]], axis=1)
+        assert edge.max() == 0
+        middle = covers(*(row(shape, 5, orientation) for orientation in range(40))).astype(float)
+        assert np.array_equal(found.reshape(40, 4, -1).sum(2), np.repeat(middle.reshape(40, 1, -1).sum(2), 4, axis=1))
+
+
+def test_latents_move_turn_and_scale_the_shape() -> None:
+    at, right, down = covers(row(2, x=10, y=10), row(2, x=11, y=10), row(2, x=10, y=11))
+    assert np.array_equal(np.roll(at, 1, axis=1), right)
+    assert np.array_equal(np.roll(at, 1, axis=0), down)
+    first, last, other = covers(row(2, orientation=0), row(2, orientation=39), row(2, orientation=20))
+    assert np.array_equal(first, last)
+    assert not np.array_equal(first, other)
+    areas = covers(*(row(1, scale) for scale in range(6))).astype(float).sum((1, 2))
+    assert np.allclose(areas / areas[-1], (np.arange(5, 11) / 10) ** 2, rtol=0.02)
+
+
+def test_the_heart_is_symmetric_with_its_tip_below() -> None:
+    heart = covers(row(2))[0]
+    about = heart[:, 32 - 15 : 32 + 16]
+    assert np.array_equal(about, about[:, ::-1])
+    widths = (heart > 127).sum(axis=1)
+    present = np.flatnonzero(widths)
+    assert widths[present[0]] > widths[present[-1]]
+
+
+def test_no_hole_in_any_shape() -> None:
+    for shape in range(3):
+        for scale in range(6):
+            assert covers(row(shape, scale))[0, 32, 32] == 255
+
+
+def test_pictures_alone_and_in_a_batch_are_the_same(data: AttributedDataset) -> None:
+    rows = np.random.default_rng(0).integers(0, 737_280, 150)
+    together = data.pixels(rows)
+    assert np.array_equal(together, np.concatenate([data.pixels(rows[i : i + 1]) for i in range(150)]))
+    assert data.pixels(rows[:0]).shape == (0, 64, 64, 3)
+
+
+@pytest.mark.parametrize("size", [16, 32, 50, 96])
+def test_other_sizes_show_the_same_share_of_the_picture(size: int) -> None:
+    rows = [row(shape, 5, 7) for shape in range(3)]
+    share = covers(*rows, size=size).astype(float).mean((1, 2))
+    assert np.allclose(share, covers(*rows).astype(float).mean((1, 2)), rtol=0.05)
+
+
+SMALL = (1, 3, 2, 2, 2, 2)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A whole archive of 48 pictures, in the place of 737,280, and the path where tests write others."""
+    monkeypatch.setattr(sprites, "CLASSES", SMALL)
+    monkeypatch.setattr(sprites, "SHAPE", (48, 64, 64))
+    monkeypatch.setattr(sprites, "CHUNK", 7)
+    monkeypatch.setattr(dsprites, "COUNTS", SMALL[1:])
+    path = tmp_path / "archive.npz"
+    np.savez_compressed(path, **arrays())
+    return path
+
+
+def arrays() -> dict[str, np.ndarray]:
+    pictures = np.random.default_rng(0).integers(0, 2, (48, 64, 64), dtype=np.uint8)
+    return {"imgs": pictures, "latents_classes": np.stack(np.unravel_index(np.arange(48), SMALL), axis=1)}
+
+
+def test_the_archives_pictures_are_read_as_they_are(small: Path) -> None:
+    archive = Archive(small)
+    rows = np.array([47, 0, 13])
+    assert np.array_equal(archive.covers(rows), arrays()["imgs"][rows] * 255)
+    np.savez_compressed(small, imgs=1 - arrays()["imgs"], latents_classes=arrays()["latents_classes"])
+    assert Archive(small).fingerprint != archive.fingerprint
+
+
+def test_a_pickle_in_the_archive_is_never_opened(small: Path) -> None:
+    """The original's `metadata` is a pickle: it may lie there, and neither of the two arrays may be one."""
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (pytest.fail, ("something was unpickled",))
+
+    trap = np.array([Trap()], dtype=object)
+    np.savez_compressed(small, metadata=trap, **arrays())
+    assert Archive(small).covers(np.array([0])).shape == (1, 64, 64)
+    np.savez_compressed(small, imgs=trap, latents_classes=arrays()["latents_classes"])
+    with pytest.raises(DataError, match="'imgs' holds object"):
+        Archive(small)
+
+
+def test_wrong_archives_are_refused_at_once(small: Path) -> None:
+    good = arrays()
+    wrong = [
+        ({"latents_classes": good["latents_classes"]}, "it has no 'imgs' but latents_classes"),
+        ({"imgs": good["imgs"]}, "it has no 'latents_classes' but imgs"),
+        (
+            good | {"imgs": good["imgs"][:47]},
+            r"not the whole dSprites archive: 'imgs' has shape \(47, 64, 64\), not \(48, 64, 64\)",
+        ),
+        (good | {"latents_classes": good["latents_classes"][:, 1:]}, r"'latents_classes' has shape \(48, 5\)"),
+        (good | {"imgs": good["imgs"].astype(np.float32)}, "'imgs' holds float32"),
+        (good | {"imgs": np.asfortranarray(good["imgs"])}, "'imgs' holds uint8 in column order"),
+    ]
+    for held, words in wrong:
+        np.savez_compressed(small, **held)
+        with pytest.raises(DataError, match=words):
+            Archive(small)
+    small.write_bytes(b"not a zip")
+    with pytest.raises(DataError, match="is not an npz archive"):
+        Archive(small)
+    with zipfile.ZipFile(small, "w") as archive:
+        archive.writestr("imgs.npy", b"nothing")
+        archive.writestr("latents_classes.npy", b"nothing")
+    with pytest.raises(DataError, match="'imgs' is not a NumPy array"):
+        Archive(small)
+
+
+def test_what_only_reading_shows_is_refused_when_read(small: Path) -> None:
+    good = arrays()
+    wrong = [
+        (good | {"imgs": good["imgs"] * 2}, "pixels of 'imgs' are not all 0 or 1"),
+        (good | {"latents_classes": good["latents_classes"][::-1].copy()}, "not the full grid in its order"),
+    ]
+    for held, words in wrong:
+        np.savez_compressed(small, **held)
+        archive = Archive(small)
+        with pytest.raises(DataError, match=words):
+            archive.covers(np.array([0]))
+
+
+def test_a_damaged_part_is_refused(small: Path) -> None:
+    np.savez_compressed(small, **arrays())
+    with zipfile.ZipFile(small) as archive:
+        at = archive.getinfo("imgs.npy").header_offset + 2000
+    damaged = bytearray(small.read_bytes())
+    damaged[at : at + 200] = bytes(200)
+    small.write_bytes(bytes(damaged))
+    with pytest.raises(DataError, match="is damaged: 'imgs'"):
+        Archive(small).covers(np.array([0]))
+
+
+def test_too_little_memory_is_said_before_reading(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sprites, "_free_memory", lambda: 10 << 20)
+    with pytest.raises(DataError, match="MB of memory to be read and 10 MB are free"):
+        Archive(small).covers(np.array([0]))
+
+
+def test_the_archive_is_a_data_set_like_the_drawn_one(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dsprites, "ROWS", 48)
+    monkeypatch.setattr(dsprites, "SCALES", ("0.5", "1.0"))
+    data = DSprites(path=str(small)).load()
+    x, codes = data.pixels(np.arange(48)), data.table.codes
+    inks = np.array(list(OBJECT_COLORS.values()))[codes[5]][:, None, None]
+    papers = np.array(list(BACKGROUND_COLORS.values()))[codes[6]][:, None, None]
+    assert np.array_equal(x, np.where(arrays()["imgs"][..., None] == 1, inks, papers))
+
+
+def test_bad_settings_name_their_field(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="data.path: there is no file"):
+        open_source("dsprites", {"path": str(tmp_path / "none.npz")})
+    with pytest.raises(InputError, match="data.path: .* is not a file"):
+        open_source("dsprites", {"path": str(tmp_path)})
+    with pytest.raises(InputError, match="data.size: the archive's pictures have 64 pixels a side, not 32"):
+        open_source("dsprites", {"path": str(tmp_path / "none.npz"), "size": 32})

@@ -1,0 +1,152 @@
+"""Derived attributes: virtual rows, draws by visit, and noise that is a function of the row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from crosswind.core.errors import InputError
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import (
+    DerivedAttribute,
+    derive,
+    evaluation_images,
+    evaluation_keys,
+    render,
+    split_rows,
+    training_keys,
+    visit_values,
+)
+from crosswind.data.sources.digits import Digits
+
+NOISE = DerivedAttribute("noise", ("clean", "weak", "strong"), "gaussian-noise", (None, {"severity": 1}, {"severity": 5}))
+
+
+@pytest.fixture(scope="module")
+def noisy() -> AttributedDataset:
+    return derive(Digits().load(), NOISE)
+
+
+def test_a_virtual_row_is_base_row_times_values_plus_value(noisy: AttributedDataset) -> None:
+    base, values = split_rows(noisy, np.array([0, 1, 2, 3, 7]))
+    assert base.tolist() == [0, 0, 0, 1, 2]
+    assert values.tolist() == [0, 1, 2, 0, 1]
+    base, values = split_rows(Digits().load(), np.array([3, 4]))
+    assert (base.tolist(), values.tolist()) == ([3, 4], [0, 0])
+
+
+def test_settings_may_be_a_mapping_and_defaults_are_filled_in() -> None:
+    by_name = DerivedAttribute("noise", ("off", "on"), "gaussian-noise", {"on": {}, "off": None})  # type: ignore[arg-type]
+    assert by_name.settings == (None, {"severity": 3, "constants": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("noise", ("a", "b"), "gausian-noise", (None, None)), "noise.transform: unknown transform 'gausian-noise', did you mean"),
+        (("noise", ("a", "b"), "gaussian-noise", (None,)), "noise.settings: needs one entry for each of 2 values"),
+        (("noise", ("a", "b"), "gaussian-noise", {"a": None}), "value 'b' has no settings"),
+        (("noise", ("a", "b"), "gaussian-noise", {"a": None, "b": None, "c": None}), "noise.settings: unknown value 'c'"),
+        (("noise", ("a", "b"), "gaussian-noise", (None, 3)), "noise.settings.b: must be settings of gaussian-noise or null, not 3"),
+        (("noise", ("a", "b"), "gaussian-noise", (None, {"severty": 1})), "noise.settings.b.severty: unknown setting"),
+        (
+            ("noise", ("a", "b"), "gaussian-noise", (None, {"severity": 6})),
+            r"noise.settings.b.severity: must be in \[1, 5\], not 6",
+        ),
+        (
+            ("noise", ("a", "b"), "gaussian-noise", (None, None), "by-visit"),
+            "noise.mode: unknown mode 'by-visit', did you mean 'per-visit'",
+        ),
+        (("noise", ("a", "a"), "gaussian-noise", (None, None)), "'a' is named twice"),
+    ],
+)
+def test_bad_derived_attributes_are_refused(arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        DerivedAttribute(*arguments)
+
+
+def test_a_second_derived_attribute_and_a_taken_name_are_refused(noisy: AttributedDataset) -> None:
+    with pytest.raises(InputError, match="already has the derived attribute 'noise'"):
+        derive(noisy, NOISE)
+    with pytest.raises(InputError, match="already has an attribute of this name"):
+        derive(Digits().load(), DerivedAttribute("ink", ("a",), "gaussian-noise", (None,)))
+
+
+def test_evaluation_gives_the_same_bits_alone_in_any_batch_and_again(noisy: AttributedDataset) -> None:
+    rows = np.random.default_rng(0).permutation(noisy.n_rows)[:60]
+    together = evaluation_images(noisy, rows)
+    assert np.array_equal(together, evaluation_images(noisy, rows))
+    assert np.array_equal(together[::-1], evaluation_images(noisy, rows[::-1]))
+    alone = np.concatenate([evaluation_images(noisy, rows[i : i + 1]) for i in range(len(rows))])
+    assert np.array_equal(together, alone)
+
+
+def test_untouched_values_are_the_base_images_and_others_are_not(noisy: AttributedDataset) -> None:
+    base = np.arange(20)
+    plain = noisy.pixels(base)
+    assert np.array_equal(evaluation_images(noisy, base * 3), plain)
+    weak, strong = (evaluation_images(noisy, base * 3 + value).astype(int) - plain for value in (1, 2))
+    assert 0 < np.abs(weak).mean() < np.abs(strong).mean()
+
+
+def test_evaluation_noise_differs_by_row_and_by_value() -> None:
+    ids = np.arange(100)
+    keys = np.concatenate([evaluation_keys(ids, np.full(100, value)) for value in range(3)])
+    assert len(np.unique(keys)) == 300
+
+
+def test_training_noise_differs_by_row_visit_and_seed_and_repeats() -> None:
+    ids = np.arange(100)
+    made = [training_keys(ids, visit, seed) for visit in range(5) for seed in (0, 1)]
+    assert len(np.unique(np.concatenate(made))) == 1000
+    assert np.array_equal(training_keys(ids, np.full(100, 3), 1), training_keys(ids, 3, 1))
+    assert np.array_equal(training_keys(ids[40:41], 3, 1), training_keys(ids, 3, 1)[40:41])
+
+
+def test_render_leaves_its_input_and_mixes_values_in_a_batch(noisy: AttributedDataset) -> None:
+    x = torch.from_numpy(noisy.pixels(np.arange(6))).permute(0, 3, 1, 2)
+    before = x.clone()
+    values, keys = np.array([0, 1, 2, 0, 1, 2]), training_keys(np.arange(6), 0, 0)
+    out = render(noisy, x, values, keys)
+    assert torch.equal(x, before)
+    changed = (out != x).flatten(1).any(1).tolist()
+    assert changed == [False, True, True, False, True, True]
+    for i in range(6):
+        assert torch.equal(out[i : i + 1], render(noisy, x[i : i + 1], values[i : i + 1], keys[i : i + 1]))
+
+
+def test_visit_values_follow_their_law() -> None:
+    """20,000 rows at probabilities 0.5, 0.3, 0, 0.2: each share within 5 sd, sd = sqrt(p(1-p)/20000) <= 0.0036; never the third."""
+    law = np.tile([0.5, 0.3, 0.0, 0.2], (20_000, 1))
+    drawn = visit_values(law, np.arange(20_000), 7, seed=3)
+    share = np.bincount(drawn, minlength=4) / 20_000
+    assert share[2] == 0
+    assert np.abs(share - law[0]).max() < 5 * 0.0036
+
+
+def test_visits_of_one_row_follow_its_law_too_and_rows_are_independent() -> None:
+    """One row at 20,000 visits, p = 1/4: sd 0.0031. Two rows agree with probability 10/16 under (3/4, 1/4): sd 0.0034."""
+    law = np.tile([3.0, 1.0], (20_000, 1))  # need not be normalised
+    one, two = (visit_values(law, np.full(20_000, row), np.arange(20_000), 0) for row in (0, 1))
+    assert abs(one.mean() - 0.25) < 5 * 0.0031
+    assert abs((one == two).mean() - 10 / 16) < 5 * 0.0034
+
+
+def test_visit_values_do_not_depend_on_the_batch() -> None:
+    law = np.random.default_rng(0).random((50, 5))
+    ids = np.arange(50)
+    drawn = visit_values(law, ids, 2, 9)
+    assert [int(visit_values(law[i : i + 1], ids[i : i + 1], 2, 9)[0]) for i in range(50)] == drawn.tolist()
+    assert drawn.tolist() != visit_values(law, ids, 3, 9).tolist()
+    assert drawn.tolist() != visit_values(law, ids, 2, 8).tolist()
+
+
+def test_a_certain_value_is_always_drawn_and_no_mass_is_refused() -> None:
+    assert set(visit_values(np.tile([0.0, 0.0, 0.1], (1000, 1)), np.arange(1000), 0, 0).tolist()) == {2}
+    assert set(visit_values(np.tile([0.1, 0.0, 0.0], (1000, 1)), np.arange(1000), 0, 0).tolist()) == {0}
+    for law in ([[0.0, 0.0]], [[0.5, -0.5]], [[1.5, -0.5]]):
+        with pytest.raises(ValueError, match="positive sum"):
+            visit_values(np.array(law), np.arange(1), 0, 0)
