@@ -1,0 +1,334 @@
+"""The shift algebra: cells, weights on cells, supplements, and how a shift is written.
+
+A shift never sees rows, pixels or methods: it turns the cells of a study into a `NormalForm`. What rows follow from it is the
+work of `crosswind.shifts.split`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.knobs import resolve
+from crosswind.core.registry import facts, load
+from crosswind.data.attributes import Attribute
+
+__all__ = ["All", "Cells", "NormalForm", "Shift", "Supplement", "code_of", "codes_of", "exact", "parse_shift"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a study: every combination of the label's classes and the values of some attributes.
+
+    Arrays over cells have the shape (classes, values of attribute 1, values of attribute 2, ...). Raises `InputError` where an
+    attribute is named twice or is the label.
+    """
+
+    label: Attribute
+    attributes: tuple[Attribute, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = self.names
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                what = "the label is also" if name == self.label.name else "is named twice as"
+                raise InputError("attributes", f"{name!r}: {what} an attribute of the cells")
+
+    @cached_property
+    def axes(self) -> tuple[Attribute, ...]:
+        """The label, then the attributes: one axis of the cells each."""
+        return (self.label, *self.attributes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the label and the attributes."""
+        return tuple(attribute.name for attribute in self.axes)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of classes, then of values of each attribute."""
+        return tuple(len(attribute.values) for attribute in self.axes)
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(self.shape)
+
+    def axis(self, name: str, field: str) -> int:
+        """The axis of an attribute or of the label; an unknown name is an `InputError` on `field`."""
+        if name not in self.names:
+            raise unknown(field, "attribute of the study", name, self.names)
+        return self.names.index(name)
+
+    def along(self, axes: Sequence[int], values: NDArray[Any]) -> NDArray[Any]:
+        """`values`, one axis for each of `axes` in rising order, in the shape that broadcasts over the cells."""
+        shape = [1] * len(self.shape)
+        for place, axis in enumerate(axes):
+            shape[axis] = values.shape[place]
+        return values.reshape(shape)
+
+    def name_of(self, cell: int) -> str:
+        """The name of one cell by its number in C order: "shape=square, ink=red"."""
+        codes = np.unravel_index(cell, self.shape)
+        return ", ".join(f"{axis.name}={axis.values[int(code)]}" for axis, code in zip(self.axes, codes, strict=True))
+
+    @cached_property
+    def cell_names(self) -> tuple[str, ...]:
+        """The names of all cells in C order."""
+        names = [""]
+        for place, axis in enumerate(self.axes):
+            words = [f"{', ' if place else ''}{axis.name}={value}" for value in axis.values]
+            names = [name + word for name in names for word in words]
+        return tuple(names)
+
+
+@dataclass(frozen=True, eq=False)
+class Supplement:
+    """Rows drawn on top of those that the weights give.
+
+    `region` bool over the cells they may come from; their number is `count`, or `share` of the rows drawn by weights, rounded
+    up. `over`: each remaining row of the region is as likely ("rows"), or each cell gives as many ("cells"). Two supplements
+    are equal when all of these are.
+    """
+
+    region: NDArray[np.bool_]
+    count: int | None = None
+    share: Fraction | None = None
+    over: str = "rows"
+
+    def within(self, allowed: NDArray[np.bool_]) -> Supplement:
+        """The supplement with its region cut to `allowed`."""
+        return dataclasses.replace(self, region=self.region & allowed)
+
+    def asked(self, drawn: int) -> int:
+        """The number of rows, where `drawn` rows came by weights."""
+        return self.count if self.count is not None else math.ceil((self.share or 0) * drawn)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What two equal supplements share, and the order they are put in."""
+        share = None if self.share is None else (self.share.numerator, self.share.denominator)
+        return (repr(self.count), repr(share), self.over, self.region.shape, self.region.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Supplement) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalForm:
+    """Weights on cells and supplements: all that a shift is.
+
+    `factors`: float64 arrays >= 0 that broadcast to `shape`; the weights are their product. They are kept apart and multiplied
+    in one fixed order, because floating-point products depend on the order and `&` must not. Two normal forms are equal when
+    their weights and supplements are.
+    """
+
+    shape: tuple[int, ...]
+    factors: tuple[NDArray[np.float64], ...] = ()
+    supplements: tuple[Supplement, ...] = ()
+
+    def __post_init__(self) -> None:
+        factors = (np.asarray(factor, dtype=np.float64) for factor in self.factors)
+        object.__setattr__(self, "factors", tuple(sorted(factors, key=lambda factor: (factor.shape, factor.tobytes()))))
+        object.__setattr__(self, "supplements", tuple(sorted(self.supplements, key=lambda supplement: supplement.key)))
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each cell, float64 of `shape`."""
+        weights = np.ones(self.shape)
+        for factor in self.factors:
+            weights *= factor
+        return weights
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """The cells of positive weight."""
+        return self.weights > 0
+
+    def without_supplements(self) -> NormalForm:
+        """The weights alone."""
+        return NormalForm(self.shape, self.factors)
+
+    def __and__(self, other: NormalForm) -> NormalForm:
+        """Both at once: weights multiply, supplements unite, each region is cut to the other's support."""
+        if self.shape != other.shape:
+            raise ValueError(f"normal forms over cells of shapes {self.shape} and {other.shape}")
+        mine = tuple(supplement.within(other.support) for supplement in self.supplements)
+        theirs = tuple(supplement.within(self.support) for supplement in other.supplements)
+        return NormalForm(self.shape, self.factors + other.factors, mine + theirs)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, NormalForm)
+            and self.shape == other.shape
+            and np.array_equal(self.weights, other.weights)
+            and self.supplements == other.supplements
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Shift(ABC):
+    """One controlled difference between training and test. Concrete shifts are frozen dataclasses of knobs."""
+
+    registered_name: ClassVar[str]
+
+    @abstractmethod
+    def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
+        """The shift as weights and supplements; raises `InputError` on `field` and the knob's name."""
+
+    @abstractmethod
+    def attributes(self) -> tuple[str, ...]:
+        """The names of the attributes that it shifts."""
+
+    def notes(self, cells: Cells) -> tuple[str, ...]:
+        """What a user should know of the shift on these cells: which values were matched, for example."""
+        return ()
+
+    def warnings(self, cells: Cells) -> tuple[str, ...]:
+        """What is allowed but rarely meant."""
+        return ()
+
+    def describe(self) -> Any:
+        """The shift as plain values for JSON, which `parse_shift` reads back."""
+        described: dict[str, Any] = {"type": self.registered_name}
+        for item in dataclasses.fields(self):  # type: ignore[arg-type]
+            described[item.name] = _plain(getattr(self, item.name))
+        return described
+
+    def __and__(self, other: Shift) -> All:
+        return All((self, other))
+
+
+@final
+@dataclass(frozen=True)
+class All(Shift):
+    """Several shifts at once: the normal forms of all, joined by `&`. No shift at all is uniform."""
+
+    parts: tuple[Shift, ...] = ()
+
+    def __post_init__(self) -> None:
+        flat: list[Shift] = []
+        for part in self.parts:
+            flat += part.parts if isinstance(part, All) else [part]
+        object.__setattr__(self, "parts", tuple(flat))
+
+    def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
+        """The normal forms of all parts, joined."""
+        joined = NormalForm(cells.shape)
+        for place, part in enumerate(self.parts):
+            joined = joined & part.normal_form(cells, f"{field}.{place}")
+        return joined
+
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of all parts, each once, in order."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.attributes()))
+
+    def notes(self, cells: Cells) -> tuple[str, ...]:
+        """The notes of all parts."""
+        return tuple(note for part in self.parts for note in part.notes(cells))
+
+    def warnings(self, cells: Cells) -> tuple[str, ...]:
+        """The warnings of all parts."""
+        return tuple(warning for part in self.parts for warning in part.warnings(cells))
+
+    def describe(self) -> Any:
+        """A list of the parts as plain values."""
+        return [part.describe() for part in self.parts]
+
+
+def parse_shift(spec: Any, field: str = "shift") -> Shift:
+    """The shift that plain values name: a name, `{"type": name, knob: value, ...}`, or a list of these (all at once).
+
+    Null and the empty list are uniform. Raises `InputError` on the dotted path of what is wrong.
+    """
+    if isinstance(spec, Shift):
+        return spec
+    if spec is None:
+        return All()
+    if isinstance(spec, str):
+        spec = {"type": spec}
+    if isinstance(spec, Mapping):
+        if "type" not in spec:
+            names = [item.name for item in _shifts()]
+            raise InputError(f"{field}.type", "a shift needs its type", names)
+        name = spec["type"]
+        if not isinstance(name, str):
+            raise InputError(f"{field}.type", f"must be the name of a shift, not {name!r}", [item.name for item in _shifts()])
+        known = facts("shifts", name, f"{field}.type")
+        values = {key: value for key, value in spec.items() if key != "type"}
+        return load("shifts", name)(**resolve(known.knobs, values, field, f"shift {name!r}"))
+    if isinstance(spec, Sequence):
+        return All(tuple(parse_shift(part, f"{field}.{place}") for place, part in enumerate(spec)))
+    raise InputError(field, f"must be a shift or a list of shifts, not {spec!r}", [item.name for item in _shifts()])
+
+
+def code_of(attribute: Attribute, value: object, field: str) -> int:
+    """The code of a value by its name; "first" and "last" name the first and last value where no value is called so."""
+    if value in ("first", "last") and value not in attribute.values:
+        return 0 if value == "first" else len(attribute.values) - 1
+    if isinstance(value, Mapping) or value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
+        raise InputError(field, f"must be a value of {attribute.name!r}, not {value!r}", attribute.values)
+    return attribute.code_of(value, field)
+
+
+def codes_of(attribute: Attribute, values: object, field: str) -> list[int]:
+    """The codes of one value or a list of values, at least one, none twice."""
+    listed = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+    if not listed:
+        raise InputError(field, f"names no value of {attribute.name!r}", attribute.values)
+    codes = [code_of(attribute, value, field) for value in listed]
+    if len(set(codes)) < len(codes):
+        raise InputError(field, f"names a value of {attribute.name!r} twice: {', '.join(map(str, listed))}")
+    return codes
+
+
+def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> Fraction:
+    """A number as the fraction that the user wrote: 0.01 is 1/100, "1/3" is a third; checked to lie in [low, high].
+
+    Counts made from a binary 0.01 would round up where the exact product is a whole number.
+    """
+    number: Fraction | None = None
+    if isinstance(value, Fraction):
+        number = value
+    elif isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            number = Fraction(value.strip() if isinstance(value, str) else repr(value))
+        except (ValueError, ZeroDivisionError):  # a NaN and an infinity have no fraction either
+            number = None
+    if number is None or not low <= number <= high:
+        bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
+        raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {value!r}')
+    return number
+
+
+def frozen(value: Any) -> Any:
+    """Lists made tuples, so that a shift never changes after it was made."""
+    return tuple(frozen(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _shifts() -> list[Any]:
+    from crosswind.core.registry import listing
+
+    return listing("shifts")

@@ -1,0 +1,223 @@
+"""From weights to numbers: how many rows each cell gives, by weights and by each supplement, before any row is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError
+from crosswind.core.seeds import seed_of, stream
+from crosswind.shifts.base import NormalForm, Supplement
+from crosswind.shifts.draw import Draw
+from crosswind.shifts.split.deal import Pool
+from crosswind.shifts.split.rounding import controlled_rounding, margin_excess, whole
+
+__all__ = ["Allotment", "Fields", "allot"]
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What errors call the law, the draw and the set."""
+
+    law: str = "shift"
+    draw: str = "draw"
+    what: str = "the training set"
+
+
+@final
+@dataclass
+class Allotment:
+    """The numbers of rows of one set.
+
+    `mode` says what a row is: "rows" (a row of the table), "fixed" (a base row with one value of the derived attribute),
+    "each" (a base row with every value) or "visits" (a base row; its value is drawn at every visit). `counts` int64 [1 +
+    supplements, cells]: rows by weights, then those of each supplement; with "visits" over base cells. `planned` float64 [cells]:
+    what the weights ask. `short`: cell -> (wanted, got). `asked`, one number a supplement.
+    """
+
+    mode: str
+    form: NormalForm
+    counts: Counts
+    planned: Floats
+    asked: list[int] = field(default_factory=list)
+    short: dict[int, tuple[float, int]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """The number of rows of the set."""
+        return int(self.counts.sum())
+
+
+def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields: Fields, lenient: bool = False) -> Allotment:
+    """The numbers of rows that a normal form and a draw take from a pool.
+
+    A cell that is asked for more than it has gives what it has; with the draw "total" the others give the rest in proportion.
+    Raises `InputError` where nothing is left to draw, or more is asked than there is (`lenient`: as many as there are).
+    """
+    shape, values = pool.cells.shape, pool.n_values
+    if mode == "rows":
+        values = 1
+    base_shape = shape if values == 1 else shape[:-1]
+    weights, sizes = form.weights, pool.sizes.reshape(base_shape)
+    if mode == "each":
+        sizes = np.repeat(sizes[..., None], values, axis=-1)
+    elif mode == "visits":
+        weights = weights.max(axis=-1)  # a base row is there as long as one value of it is
+    split = weights if mode == "fixed" else None
+    if split is not None:
+        weights = split.sum(axis=-1)
+    made = Allotment(
+        mode, form, np.zeros((1 + len(form.supplements), weights.size if split is None else split.size), np.int64), weights
+    )
+    if not (weights * sizes).any() and not any(_reach(item, sizes, mode).any() for item in form.supplements):
+        raise InputError(fields.law, f"leaves no row for {fields.what}")
+    counts, planned = _by_weights(form, weights, sizes, draw, seed, fields, lenient, made)
+    _name_short(made, planned, counts, sizes, values if split is not None else 1, draw)
+    left = sizes - counts
+    if split is None:
+        made.counts[0], made.planned = counts.ravel(), planned.ravel()
+    else:
+        made.counts[0] = _over_values(counts, split, seed_of(seed, "values")).ravel()
+        heavy = np.where(weights > 0, weights, 1.0)
+        made.planned = (planned[..., None] * split / heavy[..., None]).ravel()
+    _supplements(form, left, mode, draw, seed, made)
+    if made.total == 0:
+        raise InputError(fields.law, f"leaves no row for {fields.what}")
+    return made
+
+
+def _by_weights(
+    form: NormalForm, weights: Floats, sizes: Counts, draw: Draw, seed: int, fields: Fields, lenient: bool, made: Allotment
+) -> tuple[Counts, Floats]:
+    """The rows by weights: what each cell gives and what it was asked."""
+    if draw.mode == "base":
+        planned = weights * float(draw.value or 0)
+        counts = _rounded(planned, seed, made)
+        if counts.sum() > sizes.sum():
+            number, there = int(counts.sum()), int(sizes.sum())
+            if not lenient:
+                raise InputError(fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are")
+        return np.minimum(counts, sizes), planned
+    if draw.mode == "all":
+        heaviest = weights[sizes > 0].max(initial=0.0)
+        planned = sizes * (weights / heaviest) if heaviest > 0 else np.zeros(sizes.shape)
+        return _rounded(planned, seed, made), planned
+    asked = int(draw.value or 0)
+    there = int(sizes[weights > 0].sum())
+    number = _base_of_total(asked, form)
+    if number > there and lenient:
+        number = there
+    if number > there:
+        raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, of {there + asked - number} that the law leaves")
+    if number == 0:
+        if asked == 0:
+            return np.zeros(sizes.shape, dtype=np.int64), np.zeros(sizes.shape)
+        raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many")
+    planned = weights * (number / weights.sum())
+    filled = _filled(planned, weights, sizes, number)
+    return _rounded(filled, seed, made, number), planned
+
+
+def _rounded(expected: Floats, seed: int, made: Allotment, total: int | None = None) -> Counts:
+    ready = whole(expected)
+    if ready is not None:
+        return ready
+    counts = controlled_rounding(expected, seed_of(seed, "cells"), total)
+    if any(margin_excess(counts, expected)):
+        made.warnings.append("no whole numbers of rows have margins as even as asked; the nearest were taken")
+    return counts
+
+
+def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Floats:
+    """The expectations with none above its cell's size: what short cells lack is spread over the others in proportion."""
+    filled = planned
+    full = np.zeros(sizes.shape, dtype=bool)
+    while (over := ~full & (filled > sizes + 1e-9)).any():
+        full |= over
+        open_weights = np.where(full, 0.0, weights)
+        rest = number - int(sizes[full].sum())
+        share = rest / open_weights.sum() if open_weights.any() else 0.0
+        filled = np.where(full, sizes, open_weights * share)
+    return filled
+
+
+def _base_of_total(total: int, form: NormalForm) -> int:
+    """The rows by weights that, with the supplements they bring, make up `total`; the last supplement gives way to fit."""
+    low, high = 0, total
+    while low < high:
+        middle = (low + high) // 2
+        if middle + sum(item.asked(middle) for item in form.supplements) >= total:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _over_values(counts: Counts, split: Floats, seed: int) -> Counts:
+    """Rows of base cells over the values of the derived attribute, by weights: base cells exactly, values evenly."""
+    weights = split.reshape(-1, split.shape[-1])
+    heavy = weights.sum(axis=1, keepdims=True)
+    expected = counts.reshape(-1, 1) * (weights / np.where(heavy > 0, heavy, 1.0))
+    return controlled_rounding(expected, seed, int(counts.sum())).reshape(split.shape)
+
+
+def _name_short(made: Allotment, planned: Floats, counts: Counts, sizes: Counts, per_cell: int, draw: Draw) -> None:
+    if draw.mode == "all":
+        return
+    for cell in np.flatnonzero(((planned > sizes + 1e-9) & (counts <= sizes)).ravel()):
+        made.short[int(cell) * per_cell] = (round(float(planned.flat[cell]), 4), int(counts.flat[cell]))
+
+
+def _reach(item: Supplement, sizes: Counts, mode: str) -> NDArray[np.bool_]:
+    """The cells that a supplement can draw from, in the shape of `sizes`."""
+    region = item.region if mode in ("rows", "each") else item.region.any(axis=-1)
+    return region & (sizes > 0)
+
+
+def _supplements(form: NormalForm, left: Counts, mode: str, draw: Draw, seed: int, made: Allotment) -> None:
+    drawn = int(made.counts[0].sum())
+    room = int(draw.value or 0) - drawn if draw.mode == "total" else None
+    for place, item in enumerate(form.supplements):
+        asked = item.asked(drawn)
+        if room is not None:
+            asked = min(asked, room)
+            room -= asked
+        made.asked.append(asked)
+        generator = stream(seed, "supplement", place)
+        region = _reach(item, left, mode)
+        there = int(left[region].sum())
+        number = min(asked, there)
+        if number < asked:
+            made.warnings.append(f"a supplement asks for {asked} rows and its region has {there} left")
+        if number == 0:
+            continue
+        given = np.zeros(left.shape, dtype=np.int64)
+        if item.over == "cells":
+            even = region.astype(np.float64)
+            given = controlled_rounding(
+                _filled(even * (number / even.sum()), even, left, number), seed_of(seed, "supplement", place), number
+            )
+        else:
+            given[region] = generator.multivariate_hypergeometric(left[region], number, method="marginals")
+        left -= given
+        if mode == "fixed":
+            given = _any_value(given, item.region, generator)
+        made.counts[1 + place] = given.ravel()
+
+
+def _any_value(given: Counts, region: NDArray[np.bool_], generator: np.random.Generator) -> Counts:
+    """Rows of base cells, each with one of the region's values of the derived attribute at random."""
+    cells = np.repeat(np.arange(given.size), given.ravel())
+    allowed = region.reshape(-1, region.shape[-1])
+    pick = (generator.random(len(cells)) * allowed.sum(axis=1)[cells]).astype(np.int64)
+    value = np.argmax(np.cumsum(allowed[cells], axis=1) > pick[:, None], axis=1)
+    out = np.zeros(region.shape, dtype=np.int64)
+    np.add.at(out.reshape(-1, region.shape[-1]), (cells, value), 1)
+    return out

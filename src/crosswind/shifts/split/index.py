@@ -1,0 +1,82 @@
+"""Which cell each row is in, and rows sorted by cell and hash: the two costs that a data set has once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import Cells
+
+__all__ = ["CellIndex", "cell_index", "sorted_rows"]
+
+
+class CellIndex:
+    """The cells of a data set under a label and some attributes.
+
+    `cells`: the cells, the derived attribute, if it is among them, last. `n_values`: its number of values, else 1. `codes`
+    unsigned [n]: the base cell of each base row, in C order; a base cell is a cell without its derived axis. `counts` int64
+    [base cells]: its number of base rows. Cost: 2 ms for 737,280 rows.
+    """
+
+    def __init__(self, dataset: AttributedDataset, label: str, attributes: Sequence[str], field: str = "attributes") -> None:
+        derived = dataset.derived
+        names = [name for name in attributes if derived is None or name != derived.name]
+        if derived is not None and len(names) < len(attributes):
+            names.append(derived.name)
+        self.n_values = len(derived.values) if derived is not None and derived.name in names else 1
+        if derived is not None and label == derived.name:
+            raise InputError("label", f"the derived attribute {label!r} cannot be the label", dataset.table.names)
+        self.cells = Cells(dataset.attribute(label, "label"), tuple(dataset.attribute(name, field) for name in names))
+        on_table = [label, *(name for name in names if self.n_values == 1 or derived is None or name != derived.name)]
+        self.base_shape = self.cells.shape[: len(on_table)]
+        self.n_cells = math.prod(self.base_shape)
+        kind = np.uint16 if self.n_cells <= 1 << 16 else np.uint64
+        codes: NDArray[Any] = dataset.table.column(label, "label").astype(kind)
+        for name, size in zip(on_table[1:], self.base_shape[1:], strict=True):
+            codes *= kind(size)
+            codes += dataset.table.column(name, field)
+        self.codes = codes
+        self.counts = np.bincount(codes, minlength=self.n_cells).astype(np.int64, copy=False)
+        self.kept: dict[object, object] = {}  # deals, evaluation sets and groupings made from it
+
+
+def cell_index(dataset: AttributedDataset, label: str, attributes: Sequence[str], field: str = "attributes") -> CellIndex:
+    """The index of a data set, made once and kept with the data set."""
+    key = ("cell index", label, tuple(attributes))
+    found = dataset.cache.get(key)
+    if found is None:
+        found = dataset.cache[key] = CellIndex(dataset, label, attributes, field)
+    return found
+
+
+def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The rows in the order of (code, hash, row): int64 [n].
+
+    Code, the hash's leading bits and the row packed in one integer sort three times faster than an argsort; the few rows whose
+    leading bits agree are put right by their whole hash.
+    """
+    n = len(codes)
+    row_bits, code_bits = max(n - 1, 1).bit_length(), max(n_codes - 1, 1).bit_length()
+    if row_bits + code_bits > 48:
+        return np.lexsort((hashes, codes))
+    keys = hashes >> np.uint64(row_bits + code_bits)
+    keys <<= np.uint64(row_bits)
+    keys |= codes.astype(np.uint64) << np.uint64(64 - code_bits)
+    keys |= np.arange(n, dtype=np.uint64)
+    keys.sort()
+    rows = (keys & np.uint64((1 << row_bits) - 1)).astype(np.int64)
+    keys >>= np.uint64(row_bits)
+    same = keys[1:] == keys[:-1]
+    if same.any():
+        tied = np.zeros(n, dtype=bool)
+        tied[1:] |= same
+        tied[:-1] |= same
+        some = rows[tied]
+        rows[tied] = some[np.lexsort((some, hashes[some], codes[some]))]
+    return rows

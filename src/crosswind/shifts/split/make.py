@@ -1,0 +1,329 @@
+"""From data sets and a plan to a split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.seeds import seed_of
+from crosswind.core.types import canonical
+from crosswind.data.attributes import Attribute
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import NormalForm, Shift
+from crosswind.shifts.draw import ALL_ROWS, Draw
+from crosswind.shifts.split.allot import Allotment, Fields, allot
+from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
+from crosswind.shifts.split.index import CellIndex, cell_index
+from crosswind.shifts.split.plan import SetPlan, SplitPlan
+from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows
+from crosswind.shifts.split.sampling import Grouping, default_attributes, grouping, sampling_weights
+
+__all__ = ["make_split", "plan_counts"]
+
+_ALL_ROLES = frozenset(ROLES)
+
+
+def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int) -> Split:
+    """The sets of a run. `main` names the data set that trains; `seed` is the run's and decides training and validation rows.
+
+    The index of cells and the deal are kept with the data set: a further split of the same label, attributes and split seed
+    costs about a millisecond. Raises `InputError` on what cannot be drawn.
+    """
+    study = _Study(datasets, main, plan)
+    parts = study.parts(seed)
+    fresh = {name: part for name, part in parts.items() if part.role != "test"}
+    drawn = dict(zip(fresh, draw_rows(list(fresh.values())), strict=True))
+    flips: dict[str, int] = {}
+    train = study.row_set(parts["train"], drawn["train"], seed, flips)
+    validation, evaluation = {}, {}
+    for name, part in parts.items():
+        if part.role == "test":
+            evaluation[name] = study.test_set(part)
+        elif part.role == "validation":
+            validation[name] = study.row_set(part, drawn[name], seed, {})
+        elif name != "train":
+            evaluation[name] = study.row_set(part, drawn[name], seed, {})
+    return Split(
+        train, validation, evaluation, study.label.values, study.warnings(parts), plan.shift.notes(study.index.cells), flips, parts
+    )
+
+
+def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int = 0) -> dict[str, Any]:
+    """The sizes of a split without drawing a row.
+
+    `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
+    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`.
+    """
+    study = _Study(datasets, main, plan)
+    parts = study.parts(seed)
+    rows = {name: part.allotment.total for name, part in parts.items()}
+    by_role = {role: sum(rows[name] for name, part in parts.items() if part.role == role) for role in ("validation", "test")}
+    return {
+        "train_rows": rows["train"],
+        "validation_rows": by_role["validation"],
+        "test_rows": by_role["test"],
+        "cells": int(study.form.support.sum()),
+        "sets": {name: number for name, number in rows.items() if name != "train"},
+        "short": {name: part.short() for name, part in parts.items() if part.allotment.short},
+        "warnings": list(study.warnings(parts)),
+        "notes": list(plan.shift.notes(study.index.cells)),
+    }
+
+
+class _Study:
+    """A plan on its data sets."""
+
+    def __init__(self, datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan) -> None:
+        if main not in datasets:
+            raise unknown("source", "data set", main, datasets)
+        self.datasets, self.main, self.plan = datasets, main, plan
+        if "train" in plan.sets:
+            raise InputError("sets.train", "the name is that of the training set")
+        self.dataset = datasets[main]
+        self.index = _index(self.dataset, plan.label, plan.attributes, "attributes")
+        self.label: Attribute = self.index.cells.label
+        self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, _ALL_ROLES)
+        self.form: NormalForm = plan.shift.normal_form(self.index.cells, "shift")
+        shifted = plan.shift.attributes()
+        default = default_attributes(self.index.cells, self.form, shifted)
+        self.groups = default if plan.groups is None else plan.groups
+        self.environments = default if plan.environments is None else plan.environments
+        self.missing: list[str] = []
+
+    def parts(self, seed: int) -> dict[str, Part]:
+        """All sets, the training set first, with the number of rows of each cell."""
+        plan = self.plan
+        draw = plan.draw if plan.dataset_size is None else plan.dataset_size.draw()
+        fields = Fields("shift", "draw" if plan.dataset_size is None else "dataset_size")
+        derived = self.dataset.derived
+        mode = "rows" if derived is None or self.index.n_values == 1 else {"fixed": "fixed", "per-visit": "visits"}[derived.mode]
+        pool = self.deal.pool("train")
+        allotment = allot(self.form, pool, mode, draw, seed_of(seed, "train"), fields)
+        own = np.arange(len(self.label.values))
+        train = Part("train", "train", self.main, self.dataset, pool, allotment, own, seed_of(seed, "train rows"))
+        parts = {"train": train}
+        for name, item in plan.sets.items():
+            part = self._part(name, item, train, seed)
+            if part is None:
+                self.missing.append(f"set {name!r} has no rows: the roles leave none for validation")
+            else:
+                parts[name] = part
+        return parts
+
+    def _part(self, name: str, item: SetPlan, train: Part, seed: int) -> Part | None:
+        field = f"sets.{name}"
+        if item.role not in ROLES:
+            raise unknown(f"{field}.role", "role", item.role, ROLES)
+        source = item.source or self.main
+        if source not in self.datasets:
+            raise unknown(f"{field}.source", "data set", source, self.datasets)
+        if item.role == "train" and source != self.main:
+            raise InputError(f"{field}.role", f"nothing trains on {source}", ["validation", "test"])
+        if item.role != "test":
+            return self._fresh(name, item, source, train, seed)
+        # Test rows depend on the split seed alone, so every run of a study finds them ready.
+        deal = self._deal(source)
+        law = self.plan.shift.describe() if item.law == "train" else None
+        key = ("part", name, source, canonical(item.describe()), canonical(law), self.label)
+        if key not in deal.kept:
+            deal.kept[key] = self._fresh(name, item, source, train, seed)
+        found = deal.kept[key]
+        return found if isinstance(found, Part) else None
+
+    def _fresh(self, name: str, item: SetPlan, source: str, train: Part, seed: int) -> Part | None:
+        field = f"sets.{name}"
+        dataset = self.datasets[source]
+        pool = self._pool(item, source, dataset, field)
+        if item.role == "validation" and pool.total == 0:
+            return None
+        classes = _class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
+        law = item.law if isinstance(item.law, Shift) else self.plan.shift
+        if isinstance(item.law, str) and item.law != "train":
+            raise unknown(f"{field}.law", "law", item.law, ["train"])
+        law_field = "shift" if item.law == "train" else f"{field}.law"
+        form = law.normal_form(pool.cells, law_field)
+        if item.law == "train":
+            form = form.without_supplements()
+        if (classes < 0).any():
+            kept = pool.cells.along([0], (classes >= 0).astype(np.float64))
+            form = form & NormalForm(pool.cells.shape, (kept,))
+        draw, lenient = item.draw or ALL_ROWS, False
+        share = self.plan.roles.validation_share
+        if item.draw is None and item.law == "train" and item.role == "validation" and share is not None:
+            draw, lenient = Draw("total", Fraction(round(share / (1 - share) * train.allotment.total))), True
+            if draw.value == 0:
+                return None
+        same = item.role == "train" and item.law == "train" and item.draw is None and train.allotment.mode != "visits"
+        mode = "rows" if pool.n_values == 1 else "fixed" if item.role == "validation" else "each"
+        base = self.plan.split_seed if item.role == "test" else seed
+        if same:
+            allotment = train.allotment
+        else:
+            fields = Fields(law_field, f"{field}.draw", f"set {name!r}")
+            allotment = allot(form, pool, mode, draw, seed_of(base, item.role, name), fields, lenient)
+            if draw.mode == "all":
+                self._name_short_quotas(allotment, item, source, pool)
+        return Part(name, item.role, source, dataset, pool, allotment, classes, seed_of(base, f"{item.role} rows"))
+
+    def _pool(self, item: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
+        deal = self._deal(source)
+        pool = deal.pool(item.role)
+        named = item.law.attributes() if isinstance(item.law, Shift) else ()
+        extra = [name for name in named if name not in pool.cells.names]
+        if not extra:
+            return pool
+        # The law speaks of attributes that do not cut the study's cells: the role's rows are counted anew under both.
+        names = (*pool.cells.names[1:], *extra)
+        return regrouped(pool, dataset, _index(dataset, self.plan.label, names, f"{field}.law"))
+
+    def _deal(self, source: str) -> Deal:
+        if source == self.main:
+            return self.deal
+        dataset = self.datasets[source]
+        there = {attribute.name for attribute in dataset.schema}
+        index = _index(dataset, self.plan.label, [name for name in self.plan.attributes if name in there], f"data.{source}")
+        reads = frozenset(item.role for item in self.plan.sets.values() if item.source == source)
+        return deal_of(index, dataset, self.plan.roles, self.plan.split_seed, reads)
+
+    def _name_short_quotas(self, allotment: Allotment, item: SetPlan, source: str, pool: Pool) -> None:
+        """Cells whose role got fewer rows than the quota, where the set would have used them."""
+        deal = self._deal(source)
+        if pool.sizes.shape != deal.index.counts.shape:
+            return
+        support = allotment.form.support.reshape(pool.sizes.size, -1)
+        for cell, (wanted, got) in deal.short[item.role].items():
+            for value in np.flatnonzero(support[cell]):
+                allotment.short.setdefault(cell * support.shape[1] + int(value), (wanted, got))
+
+    def row_set(self, part: Part, drawn: Drawn, seed: int, flips: dict[str, int]) -> RowSet:
+        """The row set of drawn rows, with groups, environments, noise and sampling weights."""
+        cells, mode, values = part.pool.cells, part.allotment.mode, part.pool.n_values
+        full = drawn.cell * values if mode == "visits" else drawn.cell
+        true = part.classes[drawn.cell // (part.cells.size // part.cells.shape[0])]
+        label, noise = true, self.plan.label_noise
+        if noise is not None and (part.name == "train" or (part.role == "validation" and noise.validation)):
+            label = noise.apply(true, part.dataset.ids[drawn.base], len(self.label.values), seed, "label_noise")
+            if part.name == "train":
+                flips |= {"chosen": noise.number(len(label)), "changed": int((label != true).sum()), "rows": len(label)}
+        groups = self._grouping(part, self.groups, self.label, "groups")
+        environments = self._grouping(part, self.environments, None, "environments")
+        group = label * groups.size + groups.of_cell[full]
+        if part.name == "train":
+            weight = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self._test_cells(mode))
+        else:
+            weight = np.full(len(label), 1.0 / max(len(label), 1))
+        law, step = None, (0, 0)
+        rows = drawn.base
+        if mode == "visits":
+            law = _visit_law(part.allotment.form, drawn, values)
+            name = cells.names[-1]
+            step = (int(name in self.groups), int(name in self.environments))
+        elif values > 1:
+            rows = drawn.base * values + drawn.cell % values
+        return RowSet(
+            part.source,
+            rows,
+            label,
+            true,
+            group,
+            environments.of_cell[full],
+            weight,
+            drawn.origin,
+            groups.names,
+            environments.names,
+            law,
+            step,
+        )
+
+    def test_set(self, part: Part) -> RowSet:
+        """The rows of a set of role test, kept with the deal."""
+        deal = self._deal(part.source)
+        drawn_key, key = ("drawn", part), ("rows", part, tuple(self.groups), tuple(self.environments))
+        if drawn_key not in deal.kept:
+            deal.kept[drawn_key] = draw_rows([part])[0]
+        if key not in deal.kept:
+            drawn = deal.kept[drawn_key]
+            if isinstance(drawn, Drawn):
+                deal.kept[key] = self.row_set(part, drawn, self.plan.split_seed, {})
+        found = deal.kept[key]
+        if not isinstance(found, RowSet):
+            raise TypeError(type(found))
+        return found
+
+    def _grouping(self, part: Part, names: tuple[str, ...], label: Attribute | None, field: str) -> Grouping:
+        cells, derived = part.pool.cells, part.dataset.derived
+        own = part.source == self.main
+        # Another source is grouped by those attributes that it has. The derived one comes last: a visit's value can then be added.
+        names = tuple(name for name in names if own or name in cells.names)
+        if derived is not None and derived.name in names:
+            names = (*(name for name in names if name != derived.name), derived.name)
+        kept = self.index.kept
+        key = ("grouping", field, cells, names)
+        if key not in kept:
+            kept[key] = grouping(cells, names, label, field)
+        found = kept[key]
+        if not isinstance(found, Grouping):
+            raise TypeError(type(found))
+        return found
+
+    def _test_cells(self, mode: str) -> NDArray[np.bool_] | None:
+        """Where the test law is positive, over the cells that the training set counts; None where there is no such set."""
+        tests = [(name, item) for name, item in self.plan.sets.items() if item.role == "test" and item.source in (None, self.main)]
+        tests.sort(key=lambda pair: pair[0] != "test")
+        for name, item in tests:
+            law = item.law if isinstance(item.law, Shift) else self.plan.shift
+            if all(attribute in self.index.cells.names for attribute in law.attributes()):
+                support = law.normal_form(self.index.cells, f"sets.{name}.law").support
+                return (support.any(axis=-1) if mode == "visits" else support).ravel()
+        return None
+
+    def warnings(self, parts: Mapping[str, Part]) -> tuple[str, ...]:
+        """Everything that is allowed but that a user should know of."""
+        found = [*self.plan.shift.warnings(self.index.cells), *self.missing]
+        for name, part in parts.items():
+            found += [f"{name}: {warning}" for warning in part.allotment.warnings]
+            short = part.allotment.short
+            if short:
+                cell, (wanted, got) = next(iter(short.items()))
+                more = f" and {len(short) - 1} more" if len(short) > 1 else ""
+                found.append(f"{name}: {part.cells.name_of(cell)} has {got} of {wanted:g} rows asked{more}")
+        return tuple(found)
+
+
+def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) -> CellIndex:
+    derived = dataset.derived
+    if derived is not None and derived.name not in attributes:
+        raise InputError(field, f"{dataset.name} has the derived attribute {derived.name!r}, which must be one of them", attributes)
+    return cell_index(dataset, label, attributes, field)
+
+
+def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, str | None] | None, field: str) -> NDArray[np.int64]:
+    """Our class of each class of a source, -1 for those left out."""
+    if labels is None and theirs.values == ours.values:
+        return np.arange(len(ours.values))
+    given = {theirs.code_of(name, field): wanted for name, wanted in (labels or {}).items()}
+    out = np.empty(len(theirs.values), dtype=np.int64)
+    for code, name in enumerate(theirs.values):
+        if code in given:
+            wanted = given[code]
+            out[code] = -1 if wanted is None else ours.code_of(wanted, f"{field}.{name}")
+        elif name in ours.values:
+            out[code] = ours.values.index(name)
+        else:
+            raise InputError(
+                field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values
+            )
+    return out
+
+
+def _visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:
+    """The probability of each value of the derived attribute at a visit of each row, float64 [n, values]."""
+    laws = [form.weights, *(item.region.astype(np.float64) for item in form.supplements)]
+    table = np.stack([law.reshape(-1, values) for law in laws])
+    law = table[drawn.origin, drawn.cell]
+    return law / law.sum(axis=1, keepdims=True)

@@ -1,0 +1,177 @@
+"""Rows from numbers of rows, and the values that a split is handed on as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import hash64, permuted
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import Cells
+from crosswind.shifts.split.allot import Allotment
+from crosswind.shifts.split.deal import Pool
+
+__all__ = ["Drawn", "Part", "RowSet", "Split", "draw_rows"]
+
+Ints = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowSet:
+    """The rows of one set, with all that training and evaluation may know of them.
+
+    `rows` int64 [n]: rows of data set `source`; virtual ones (base row x V + value) where it has a derived attribute, base rows
+    where `visit_law` is given. `label` int64 [n]: classes of the study, after noise; `true_label`: before. `group`, `environment`
+    int64 [n] number `group_names` and `environment_names`. `weight` float64 [n]: the sampler's probabilities, sum 1. `origin`
+    int8 [n]: 0 by weights, i by the i-th supplement. `visit_law` float64 [n, V]: at each visit the value of the derived
+    attribute is drawn by it, and `visit_step` times the value is to be added to the group and to the environment.
+    """
+
+    source: str
+    rows: Ints
+    label: Ints
+    true_label: Ints
+    group: Ints
+    environment: Ints | None
+    weight: NDArray[np.float64]
+    origin: NDArray[np.int8]
+    group_names: tuple[str, ...]
+    environment_names: tuple[str, ...]
+    visit_law: NDArray[np.float64] | None = None
+    visit_step: tuple[int, int] = (0, 0)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One set on its way: where its rows are and how many each cell gives.
+
+    `classes` int64 [classes of the source]: our class of each, -1 where it is left out. `key` permutes the cells' rows.
+    """
+
+    name: str
+    role: str
+    source: str
+    dataset: AttributedDataset
+    pool: Pool
+    allotment: Allotment
+    classes: Ints
+    key: int
+
+    def account(self) -> dict[str, Any]:
+        """Planned and realised numbers of rows, cell by cell, as plain values."""
+        allotment = self.allotment
+        names = self.cells.cell_names
+        realised = allotment.counts.sum(axis=0)
+        listed = {}
+        for cell in np.flatnonzero((allotment.planned > 0) | (realised > 0)):
+            planned = float(allotment.planned[cell])
+            plain = int(planned) if planned.is_integer() else round(planned, 4)
+            listed[names[cell]] = {"planned": plain, "realised": int(realised[cell])}
+        drawn = allotment.counts[1:].sum(axis=1)
+        return {
+            "source": self.source,
+            "rows": allotment.total,
+            "cells": listed,
+            "supplements": [{"asked": asked, "drawn": int(n)} for asked, n in zip(allotment.asked, drawn, strict=True)],
+            "short": self.short(),
+        }
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cells that the allotment counts: the pool's, without a derived attribute that is drawn at every visit."""
+        cells = self.pool.cells
+        return Cells(cells.label, cells.attributes[:-1]) if self.allotment.mode == "visits" else cells
+
+    def short(self) -> dict[str, dict[str, float]]:
+        """The cells that had fewer rows than asked, by name."""
+        return {self.cells.name_of(cell): {"wanted": wanted, "got": got} for cell, (wanted, got) in self.allotment.short.items()}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A training set, validation sets and evaluation sets, by name; `report` says what was planned and what came of it."""
+
+    train: RowSet
+    validation: dict[str, RowSet]
+    evaluation: dict[str, RowSet]
+    class_names: tuple[str, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    flips: dict[str, int]
+    parts: Mapping[str, Part]
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """Plain values for JSON: each set cell by cell, short cells by name, labels flipped, warnings. Made when asked for."""
+        sets = {name: part.account() for name, part in self.parts.items()}
+        return {
+            "sets": sets,
+            "short": {name: account["short"] for name, account in sets.items() if account["short"]},
+            "flips": dict(self.flips),
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Rows drawn for one part: base row, its cell (as the allotment counts cells) and origin, all [n]."""
+
+    base: Ints
+    cell: Ints
+    origin: NDArray[np.int8]
+
+
+def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
+    """The rows of several parts. Each cell's pool is permuted by the part's key and read from its start, so no row comes twice.
+
+    Parts are drawn together because a keyed permutation costs more by the call than by the row.
+    """
+    entries = [_entries(part) for part in parts]
+    spans = [np.repeat(np.arange(len(cell)), count) for _, cell, count, _, _ in entries]
+    places, sizes, keys, moved = [], [], [], []
+    for part, (_, cell, count, offset, home), span in zip(parts, entries, spans, strict=True):
+        size = part.pool.sizes[home]
+        place = np.arange(len(span)) + np.repeat(offset - np.cumsum(count) + count, count)
+        places.append(place)
+        whole = (count == size) & (offset == 0)  # all rows of a cell in one piece: their order says nothing
+        moved.append(~whole[span])
+        own = cell if part.allotment.mode == "each" else home
+        sizes.append(size[span])
+        keys.append(hash64(own, part.key)[span])
+    place, move = np.concatenate(places), np.concatenate(moved)
+    if move.any():
+        place[move] = permuted(place[move], np.concatenate(sizes)[move], np.concatenate(keys)[move])
+    out, start = [], 0
+    for part, (origin, cell, _, _, home), span in zip(parts, entries, spans, strict=True):
+        base = part.pool.order()[part.pool.starts[home][span] + place[start : start + len(span)]]
+        out.append(Drawn(base, cell[span], origin.astype(np.int8)[span]))
+        start += len(span)
+    return out
+
+
+def _entries(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Every cell and origin that gives rows: origin, cell, count, where in the base cell's permuted rows it starts, base cell."""
+    counts, mode = part.allotment.counts, part.allotment.mode
+    values = part.pool.n_values
+    if mode == "fixed":
+        # All values of a base cell share its rows, one stretch after another.
+        stacked = counts.reshape(len(counts), -1, values).transpose(1, 0, 2).reshape(-1, len(counts) * values)
+        before = (np.cumsum(stacked, axis=1) - stacked).reshape(-1, len(counts), values).transpose(1, 0, 2).reshape(counts.shape)
+    else:
+        before = np.cumsum(counts, axis=0) - counts
+    origin, cell = np.nonzero(counts)
+    home = cell // values if mode in ("fixed", "each") else cell
+    return origin, cell, counts[origin, cell], before[origin, cell], home

@@ -1,0 +1,99 @@
+"""Groups, environments and the probabilities with which training samples its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.data.attributes import Attribute
+from crosswind.shifts.base import Cells, NormalForm
+from crosswind.shifts.split.plan import parse_sampler
+
+__all__ = ["Grouping", "default_attributes", "grouping", "sampling_weights"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """The cells of some attributes, with the classes of a label or without.
+
+    `of_cell` int64 [cells]: the number of each cell by its attributes; `size`: how many there are; the group of class y is y x
+    size + number. `names`: of all groups, class after class; of all environments where there are no classes.
+    """
+
+    of_cell: NDArray[np.int64]
+    size: int
+    names: tuple[str, ...]
+
+
+def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, field: str) -> Grouping:
+    """The groups (with a label) or environments (without) that some attributes of the cells make."""
+    axes = []
+    for name in attributes:
+        if name == cells.label.name or name not in cells.names:
+            raise unknown(field, "attribute of the study", name, cells.names[1:])
+        axes.append(cells.names.index(name))
+    number = np.zeros((1,) * len(cells.shape), dtype=np.int64)
+    names = [""] if label is None else [f"{label.name}={value}" for value in label.values]
+    size = 1
+    for axis in axes:
+        attribute = cells.axes[axis]
+        number = number * len(attribute.values) + cells.along([axis], np.arange(len(attribute.values)))
+        names = [
+            f"{before}, {attribute.name}={value}" if before else f"{attribute.name}={value}"
+            for before in names
+            for value in attribute.values
+        ]
+        size *= len(attribute.values)
+    return Grouping(np.broadcast_to(number, cells.shape).ravel(), size, tuple(name or "all" for name in names))
+
+
+def default_attributes(cells: Cells, form: NormalForm, shifted: Sequence[str]) -> tuple[str, ...]:
+    """The shifted attributes that have two values or more in training; where there are none, all attributes."""
+    present = form.support
+    for supplement in form.supplements:
+        present = present | supplement.region
+    found = []
+    for axis, name in enumerate(cells.names):
+        others = tuple(other for other in range(present.ndim) if other != axis)
+        if axis and name in shifted and present.any(axis=others).sum() > 1:
+            found.append(name)
+    return tuple(found) or cells.names[1:]
+
+
+def sampling_weights(
+    sampler: str | Mapping[str, Any],
+    cell: NDArray[np.int64],
+    group: NDArray[np.int64],
+    origin: NDArray[np.int8],
+    test_cells: NDArray[np.bool_] | None,
+) -> NDArray[np.float64]:
+    """The probability of each training row, float64 [n], sum 1.
+
+    `cell`, `group` int64 [n]; `origin` int8 [n], above 0 for rows of supplements; `test_cells` bool [cells]: where the test law is
+    positive, for "reweight" (weights p_test / p_train with p_test uniform over them).
+    """
+    sampler = parse_sampler(sampler)
+    n = len(cell)
+    if sampler == "uniform":
+        return np.full(n, 1.0 / n)
+    if sampler == "balanced":
+        weights = 1.0 / np.bincount(group)[group]
+    elif sampler == "reweight":
+        if test_cells is None:
+            raise InputError("sampler", "reweight needs a set of role test over the cells of the study")
+        weights = test_cells[cell] / np.bincount(cell)[cell]
+        if not weights.any():
+            raise InputError("sampler", "reweight finds no training row in a cell that the test law allows")
+    else:
+        mass = float(sampler["mixture"])  # type: ignore[index]
+        extra = origin > 0
+        if not extra.any() or extra.all():
+            raise InputError("sampler", "a mixture needs a shift with a supplement, and rows beside it")
+        weights = np.where(extra, mass / extra.sum(), (1 - mass) / (~extra).sum())
+    return weights / weights.sum()
