@@ -377,7 +377,7 @@ class Adversary(Toy):
         model = make_model()
         return {"model": model, "discriminator": torch.nn.Linear(model.width, 2)}
 
-    def optimisers(self, info: Any, modules: Modules) -> Any:
+    def optimisers(self, info: Any, modules: Modules, stage: str) -> Any:
         from crosswind.methods.base import OptimiserSpec
 
         return {
@@ -417,6 +417,21 @@ def test_two_optimisers_descend_apart() -> None:
     assert not torch.equal(
         found.weights("last")["discriminator.weight"], run(Adversary(), steps=0).weights("last")["discriminator.weight"]
     )
+
+
+def test_optimisers_are_declared_for_each_stage() -> None:
+    asked: list[str] = []
+
+    @dataclass(frozen=True)
+    class Slower(TwoStages):
+        def optimisers(self, info: Any, modules: Modules, stage: str) -> Any:
+            asked.append(stage)
+            made = super().optimisers(info, modules, stage)
+            return {"main": replace(made["main"], lr=1e-9)} if stage == "main" else made
+
+    found = run(Slower(start="last"))
+    assert asked == ["identify", "main"]
+    assert (found.weights("last")["model.fc.weight"] - SEEN[-1][1]).abs().max() < 1e-6
 
 
 def test_unknown_optimiser_is_named() -> None:
@@ -530,7 +545,9 @@ class Growing(Toy):
 
         if index == 0:
             return Stage("one", steps=5)
+        assert not tools.modules["model"].training
         if index == 1:
+            assert tools.last is not None and tools.last.name == "one"
             made = Examples(-tools.inputs(), tools.y.clone() * 0 + 1, torch.arange(tools.info.n_rows))
             return Stage("two", extra=made, steps=15)
         return None
@@ -603,6 +620,17 @@ def test_base_run_is_trained_or_given() -> None:
     kept = found.weights("last")
     assert all(torch.equal(value, kept[key.replace("model.", "base.")]) for key, value in base.weights("best-id").items())
     assert not same_weights(run(OnBase(), base=run(ERM(), seed=5).weights("last")), found)
+
+
+def test_frozen_parameters_are_not_copied_or_saved(tmp_path: Path) -> None:
+    base = run(ERM(), epochs=3.0, validate_every=2).weights("best-id")
+    found = run(OnBase(), base=base, checkpoint=tmp_path / "run")
+    assert not [key for kept in found.snapshots.values() for key in kept if key.startswith("module/base/")]
+    from crosswind.training.checkpoint import load
+
+    tensors, _ = load(tmp_path / "run") or ({}, {})
+    assert tensors and not [key for key in tensors if "module/base/" in key]
+    _same(found, run(OnBase(), base=base, checkpoint=tmp_path / "run"))
 
 
 @dataclass(frozen=True)

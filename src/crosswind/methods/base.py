@@ -66,6 +66,7 @@ class Info:
     group_counts: tuple[int, ...] = ()
     environment_names: tuple[str, ...] = ()
     environment_counts: tuple[int, ...] = ()
+    class_names: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
     steps: int = 0
     batch: int = 128
@@ -226,7 +227,8 @@ class Tools(Protocol):
     """What the loop does for `update` and `stage`.
 
     `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows] and `environment` int64 [n_rows]
-    or None are the training rows', on the run's device; `seed` is for `torch_seed` and `stream` inside `stage`.
+    or None are the training rows', on the run's device; `seed` is for `torch_seed` and `stream` inside `stage`; `last` is the
+    stage that has ended, None before the first.
     """
 
     info: Info
@@ -236,6 +238,7 @@ class Tools(Protocol):
     group: Tensor
     environment: Tensor | None
     seed: int
+    last: Stage | None
 
     def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
         """One step of the optimiser `name` down `loss()`; only its parameters get gradients. The default one is `"main"`."""
@@ -272,11 +275,14 @@ class Method:
         return Loss(row_losses(modules["model"](batch.x), batch.y).mean())
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
-        """The networks by name; `"model"` is the classifier unless `predict` says otherwise."""
+        """The networks by name; `"model"` is the classifier unless `predict` says otherwise.
+
+        Parameters that want no gradient here are never saved: they must come out the same whenever this is called.
+        """
         return {"model": make_model()}
 
-    def optimisers(self, info: Info, modules: Modules) -> dict[str, OptimiserSpec]:
-        """The optimisers by name: one, the study's, over every parameter that wants a gradient."""
+    def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
+        """The optimisers of a stage by name: one, the study's, over every parameter that wants a gradient."""
         return {"main": OptimiserSpec([p for module in modules.values() for p in module.parameters() if p.requires_grad])}
 
     def state(self, info: Info) -> State:
@@ -290,8 +296,8 @@ class Method:
     def stage(self, index: int, tools: Tools) -> Stage | None:
         """The stage that follows `index` finished ones, None when there is no more.
 
-        Called once before each stage, so what it computes from `tools` is that of the last one. It keeps nothing in variables:
-        what a later call needs goes into `tools.state`.
+        Called once before each stage, so what it computes from `tools` is that of the last one; networks are in evaluation
+        mode. It keeps nothing in variables: what a later call needs goes into `tools.state`, or is in `tools.last`.
         """
         return Stage() if index == 0 else None
 

@@ -15,19 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from crosswind.core.errors import RunError
-from crosswind.core.knobs import knobs_of
 from crosswind.core.registry import load as load_class
 from crosswind.core.seeds import torch_seed
-from crosswind.core.types import Predictions, digest, digest_arrays
+from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
+from crosswind.training.identity import identity, info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory, peak_memory
 from crosswind.training.predicting import predict, predict_adapted, score
@@ -38,7 +37,7 @@ from crosswind.training.tools import RunTools
 if TYPE_CHECKING:
     from crosswind.shifts.split import Split
 
-__all__ = ["Trajectory", "fit", "info_of"]
+__all__ = ["Trajectory", "fit"]
 
 Report = Callable[[dict[str, Any]], object]
 
@@ -61,10 +60,11 @@ class Trajectory:
     cost: dict[str, float]
     warnings: list[str]
     snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
+    frozen: Mapping[str, Tensor] = field(repr=False)
 
     def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
         """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""
-        kept = self.snapshots[self.selections[rule].step]
+        kept = {**self.frozen, **self.snapshots[self.selections[rule].step]}
         return {_public(name): value for name, value in kept.items()}
 
 
@@ -99,26 +99,6 @@ def fit(
         return run.result()
 
 
-def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> Info:
-    """What the method may know of a run."""
-    rows = split.train
-    shape = images[rows.source].image_shape or (0, 0, 0)
-    environment = rows.environment
-    return Info(
-        input_shape=(shape[2], shape[0], shape[1]),
-        n_classes=len(split.class_names),
-        n_rows=len(rows.rows),
-        group_names=tuple(rows.group_names),
-        group_counts=_counts(rows.group, len(rows.group_names)),
-        environment_names=() if environment is None else tuple(rows.environment_names or ()),
-        environment_counts=() if environment is None else _counts(environment, len(rows.environment_names or ())),
-        class_counts=_counts(rows.label, len(split.class_names)),
-        steps=settings.longest(len(rows.rows)),
-        batch=settings.batch,
-        lr=settings.lr,
-    )
-
-
 class _Run:
     def __init__(
         self,
@@ -143,7 +123,7 @@ class _Run:
         self.validation = {
             name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
         }
-        self.identity = _identity(method, split, model, settings, seed, base)
+        self.identity = identity(method, split, model, settings, seed, base)
         self.index = -1  # of the stage
         self.stage = Stage()
         self.step = 0  # steps done in the stage
@@ -178,13 +158,14 @@ class _Run:
                 raise RunError(f"stage {self.stage.name!r} ends with its best weights, but there is no validation to tell them by")
             self.tools.load_weights(self.snapshots[best.step])
         torch.default_generator.manual_seed(torch_seed(self.seed, "stage", self.index + 1))
+        self.tools.train(False)
+        self.tools.last = self.stage if self.index >= 0 else None
         stage = self.method.stage(self.index + 1, self.tools)
         if stage is None:
             if self.index < 0:
                 raise RunError("the method names no stage")
             return False
-        if self.index >= 0:
-            self.tools.begin(fresh=stage.start == "fresh")
+        self.tools.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
         self.index, self.stage, self.stage_over = self.index + 1, stage, False
         self.before, self.step, self.validations = self.before + self.step, 0, 0
         self.selector, self.snapshots = Selector(list(self.validation) if stage.validate else []), {}
@@ -302,7 +283,7 @@ class _Run:
         extra = {key.removeprefix("extra/"): taken.pop(key) for key in list(taken) if key.startswith("extra/")}
         self.stage = Stage(**values["stage"], **taken, extra=Examples(**extra) if extra else None)  # type: ignore[arg-type]
         self.tools.load_weights(tensors)
-        self.tools.build_optimisers()
+        self.tools.begin(self.stage, fresh=False)
         self.tools.load_gathered(tensors)
         for name, value in tensors.items():
             if name.startswith("snapshot/"):
@@ -345,7 +326,8 @@ class _Run:
             "peak_memory_bytes": float(torch.cuda.max_memory_allocated() if cuda else peak_memory()),
         }
         predictions = {rule: by_step[item.step] for rule, item in selections.items()}
-        return Trajectory(self.status, self.history, selections, predictions, cost, self._warnings(), dict(self.snapshots))
+        frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
+        return Trajectory(self.status, self.history, selections, predictions, cost, self._warnings(), dict(self.snapshots), frozen)
 
     def _warnings(self) -> list[str]:
         name = self.method.registered_name  # type: ignore[attr-defined]
@@ -376,27 +358,6 @@ def _train_base(
     return found.weights("best-id" if "best-id" in found.selections else "last")
 
 
-def _identity(
-    method: Method, split: Split, model: ModelSpec, settings: TrainingSettings, seed: int, base: Mapping[str, Tensor] | None
-) -> str:
-    rows = split.train
-    arrays = {"rows": rows.rows, "label": rows.label, "group": rows.group, "weight": rows.weight}
-    arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
-    told = {name: value for name, value in vars(settings).items() if name != "checkpoint_every"}
-    return digest(
-        {
-            "method": method.registered_name,  # type: ignore[attr-defined]
-            "version": method.version,
-            "knobs": {item.name: getattr(method, item.name) for item in knobs_of(type(method))},
-            "model": [model.name, dict(model.knobs)],
-            "settings": told,
-            "seed": seed,
-            "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
-            "base": None if base is None else digest_arrays({name: value.numpy() for name, value in base.items()}),
-        }
-    )
-
-
 @contextmanager
 def _reproducible(settings: TrainingSettings) -> Iterator[None]:
     cuda = torch.device(settings.device).type == "cuda"
@@ -415,10 +376,6 @@ def _reproducible(settings: TrainingSettings) -> Iterator[None]:
         torch.default_generator.set_state(generator)
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
-
-
-def _counts(codes: np.ndarray, size: int) -> tuple[int, ...]:
-    return tuple(int(count) for count in np.bincount(codes, minlength=size))
 
 
 def _finite(value: float) -> float | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, State
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, Stage, State
 from crosswind.models.build import Model, build_model
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode
@@ -97,9 +97,11 @@ class RunTools:
         self.modules: Modules = {}
         self.state: State = {}
         self.batch: Batch | None = None
+        self.last: Stage | None = None
         self._method, self._model, self._settings, self._images, self._base = method, model, settings, images, base
         self._optimisers: dict[str, Optimiser] = {}
         self._copies = 0
+        self._frozen: set[str] = set()
         self.build()
 
     # -- what methods call -------------------------------------------------------------------------------------------------
@@ -159,49 +161,57 @@ class RunTools:
     # -- what the loop calls -----------------------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Networks and state as every run of the seed begins, and optimisers that have gathered nothing."""
+        """Networks and state as every run of the seed begins."""
         self._copies = 0
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(torch_seed(self.seed, "modules"))
             made = self._method.modules(self.info, self._make_model)
         self.modules = {name: self._placed(module) for name, module in made.items()}
         self.state = {key: value.to(self._settings.device) for key, value in self._method.state(self.info).items()}
-        self.build_optimisers()
+        self._frozen = {
+            f"module/{name}/{key}"
+            for name, module in self.modules.items()
+            for key, parameter in module.named_parameters(remove_duplicate=False)
+            if not parameter.requires_grad
+        }
 
-    def begin(self, *, fresh: bool) -> None:
-        """A further stage: new optimisers, and networks as at the run's beginning if `fresh`. State goes on."""
-        state = self.state
+    def begin(self, stage: Stage, *, fresh: bool) -> None:
+        """A stage begins: optimisers that have gathered nothing, and networks as at the run's beginning if `fresh`."""
         if fresh:
+            state = self.state
             self.build()
-            self.state = state
-        else:
-            self.build_optimisers()
-
-    def build_optimisers(self) -> None:
-        """Optimisers that have gathered nothing, over the present networks."""
-        specs = self._method.optimisers(self.info, self.modules)
+            self.state = state  # what `Method.stage` put there is for this stage
+        specs = self._method.optimisers(self.info, self.modules, stage.name)
         wanting = {id(p) for module in self.modules.values() for p in module.parameters() if p.requires_grad}
         self._optimisers = {
             name: Optimiser(spec, self._settings, alone=wanting <= {id(p) for p in spec.parameters}) for name, spec in specs.items()
         }
 
-    def train(self) -> None:
-        """Every network in training mode, but for parts that are frozen."""
+    def train(self, mode: bool = True) -> None:
+        """Every network in training mode, or in evaluation mode, but for parts that are frozen."""
         for module in self.modules.values():
-            module.train()
+            module.train(mode)
 
     def weights(self) -> dict[str, Tensor]:
-        """Networks and state as flat tensors: `module/NAME/...` and `state/...`; not copies."""
-        out = {f"module/{name}/{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()}
-        return out | {f"state/{key}": value for key, value in self.state.items()}
+        """What training changes, as flat tensors: `module/NAME/...` and `state/...`; not copies."""
+        return {key: value for key, value in self._all().items() if key not in self._frozen}
+
+    def frozen(self) -> dict[str, Tensor]:
+        """The parameters that never wanted a gradient, such as a published network beside a few trained ones."""
+        return {key: value for key, value in self._all().items() if key in self._frozen}
 
     def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Take networks and state from what `weights` gave."""
+        whole = {**self.frozen(), **tensors}
         for name, module in self.modules.items():
             prefix = f"module/{name}/"
-            module.load_state_dict({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+            module.load_state_dict({key.removeprefix(prefix): value for key, value in whole.items() if key.startswith(prefix)})
         state = {key.removeprefix("state/"): value for key, value in tensors.items() if key.startswith("state/")}
         self.state = {key: value.clone().to(self._settings.device) for key, value in state.items()}
+
+    def _all(self) -> dict[str, Tensor]:
+        out = {f"module/{name}/{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()}
+        return out | {f"state/{key}": value for key, value in self.state.items()}
 
     def gathered(self) -> dict[str, Tensor]:
         """What the optimisers have gathered: `optimiser/NAME/...`."""
