@@ -7,12 +7,39 @@ from __future__ import annotations
 
 from importlib import import_module
 
-__all__ = ["__version__"]
+__all__ = [
+    "AttributedDataset",
+    "LowDataDrift",
+    "Official",
+    "Only",
+    "SpuriousCorrelation",
+    "Systematic",
+    "Uniform",
+    "UnseenData",
+    "__version__",
+    "evaluate",
+    "load",
+    "split",
+    "train",
+]
 
 __version__ = "0.1.0"
 
 # public name -> module that defines it; every name also belongs in __all__
-_HOMES: dict[str, str] = {}
+_HOMES: dict[str, str] = {
+    "AttributedDataset": "crosswind.data.dataset",
+    "LowDataDrift": "crosswind.shifts.low_data_drift",
+    "Official": "crosswind.shifts.official",
+    "Only": "crosswind.shifts.only",
+    "SpuriousCorrelation": "crosswind.shifts.spurious_correlation",
+    "Systematic": "crosswind.shifts.systematic",
+    "Uniform": "crosswind.shifts.uniform",
+    "UnseenData": "crosswind.shifts.unseen_data",
+    "evaluate": "crosswind.api",
+    "load": "crosswind.api",
+    "split": "crosswind.api",
+    "train": "crosswind.api",
+}
 
 
 def __getattr__(name: str) -> object:

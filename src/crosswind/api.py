@@ -16,7 +16,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, make_split
+from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_sets, make_split, parse_sampler
 
 if TYPE_CHECKING:
     from crosswind.training.loop import Trajectory
@@ -41,7 +41,7 @@ def split(
     shift: Shift | list[Any] | None = None,
     *,
     draw: str | int | Mapping[str, int] = "all",
-    test: int | float = 0.3,
+    test: int | float | None = None,
     validation: int | float = 0.2,
     sets: Mapping[str, SetPlan] | None = None,
     groups: Sequence[str] | None = None,
@@ -53,7 +53,7 @@ def split(
 ) -> Split:
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
-    `test` and `validation`: rows of each cell (int) or a share in (0, 1). `draw`: "all", rows a cell, or {"total": n}. The
+    `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth. `draw`: "all", rows a cell, or {"total": n}. The
     evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` redraws training and validation rows.
     """
     law = parse_shift([] if shift is None else shift, "shift") if not isinstance(shift, Shift) else shift
@@ -63,12 +63,12 @@ def split(
         shift=law,
         draw=parse_draw(draw, "draw"),
         roles=Roles(test=test, validation=validation, official=None),
-        sets=dict(sets) if sets is not None else _default_sets(),
+        sets=dict(sets) if sets is not None else default_sets(),
         groups=None if groups is None else tuple(groups),
         environments=None if environments is None else tuple(environments),
         label_noise=parse_noise(label_noise) if label_noise else None,
         dataset_size=None,
-        sampler=dict(sampler) if isinstance(sampler, Mapping) else sampler,
+        sampler=parse_sampler(sampler),
         split_seed=split_seed,
     )
     return make_split({dataset.name: dataset}, dataset.name, plan, seed)
@@ -120,10 +120,3 @@ def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dic
         found[name] = scores(predictions, rows.group_names, split.class_names)
     return found
 
-
-def _default_sets() -> dict[str, SetPlan]:
-    uniform = parse_shift([], "sets.test.law")
-    return {
-        "validation": SetPlan(role="validation", law="train", draw=None, source=None, labels=None),
-        "test": SetPlan(role="test", law=uniform, draw=parse_draw("all", "sets.test.draw"), source=None, labels=None),
-    }

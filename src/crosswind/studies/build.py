@@ -19,7 +19,7 @@ from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw, parse_size
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.split import Roles, SetPlan, SplitPlan
+from crosswind.shifts.split import Roles, SetPlan, SplitPlan, parse_sampler
 from crosswind.studies.spec import DataSpec
 
 __all__ = ["PATH_KNOBS", "build_dataset", "build_shift", "build_split_plan", "data_values", "shift_values"]
@@ -132,7 +132,7 @@ def build_split_plan(values: Mapping[str, Any], field: str = "split") -> SplitPl
         environments=None if values["environments"] is None else tuple(values["environments"]),
         label_noise=None if not noise else parse_noise(noise, "label_noise"),
         dataset_size=parse_size(values["dataset_size"], "dataset_size"),
-        sampler=values["sampler"],
+        sampler=parse_sampler(values["sampler"]),
         split_seed=values["split_seed"],
     )
 

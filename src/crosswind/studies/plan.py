@@ -7,18 +7,22 @@ attributes and values that the data does not have, shifts that empty the trainin
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, NeedsError, unknown
 from crosswind.core.knobs import Knob, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.types import PlannedRun, canonical, digest
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.split import Counts, plan_counts
-from crosswind.studies.build import PATH_KNOBS, build_dataset, build_split_plan, data_values, shift_values
+from crosswind.shifts.base import Cells
+from crosswind.shifts.split import plan_counts
+from crosswind.studies.build import PATH_KNOBS, build_dataset, build_shift, build_split_plan, data_values, shift_values
 from crosswind.studies.spec import DataSpec, SetSpec, Study
 from crosswind.training.settings import TrainingSettings
 
@@ -96,7 +100,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
     draws: list[DrawReport] = []
     runs: list[PlannedRun] = []
-    warnings: list[str] = []
+    warnings: dict[str, list[str]] = {}  # text -> the draws it is about
     for point in _points(study):
         data = study.data[point.data]
         split = _split_values(study, data, point)
@@ -104,13 +108,14 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for other in others - set(datasets):
             raise unknown("sets", "data set", other, datasets)
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
-        counts = plan_counts(used, point.data, build_split_plan(split))
-        if point.first_noise:
-            draws.append(_report(point, counts, datasets[point.data], data, split))
-        warnings += [f"{point.title}: {text}" for text in counts.warnings if text not in warnings]
+        counts = _Counts(plan_counts(used, point.data, build_split_plan(split)))
+        draws.append(_report(point, counts, split, _matching(split, counts.cells)))
+        for text in counts.warnings:
+            warnings.setdefault(text, []).append(point.title)
         for method in methods.values():
-            _check_needs(method, study, split, counts, point.title)
-            warnings += [text for text in _doubts(method, counts, point) if text not in warnings]
+            _check_needs(method, split, counts, point.title)
+            for text in _doubts(method, split, counts):
+                warnings.setdefault(text, []).append(point.title)
         base = {
             "format": FORMAT,
             "data": {name: values[name] for name in used},
@@ -122,7 +127,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         base_key = {**base, "data": {name: keyed[name] for name in used}}
         runs += _runs(study, point, base, base_key, models, methods)
     _distinct(runs)
-    return Plan(study, tuple(runs), tuple(draws), tuple(dict.fromkeys(warnings)))
+    told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
+    return Plan(study, tuple(runs), tuple(draws), tuple(told))
 
 
 # -- the axes ---------------------------------------------------------------------------------------------------------------
@@ -136,7 +142,6 @@ class _Point:
     draw: Any
     noise: Any
     rows: int | None
-    first_noise: bool
 
     @property
     def title(self) -> str:
@@ -169,7 +174,7 @@ def _points(study: Study) -> Iterator[_Point]:
                 label = size if n is None else (f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}")
                 label_noise = noise if isinstance(noise, dict) else float(noise)
                 named = label if len(noises) == 1 else f"{label}, noise={canonical(noise)}"
-                yield _Point(data, shift, named, draw, label_noise, n, True)
+                yield _Point(data, shift, named, draw, label_noise, n)
     if not found:
         raise InputError("sizes", "no size names a shift of a data set of this study, so there is nothing to run", study.sizes)
 
@@ -337,7 +342,65 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         raise unknown(f"{path}.roles.official.column", "attribute", spec.roles.official.column, names)
 
 
-def _report(point: _Point, counts: Counts, dataset: AttributedDataset, data: DataSpec, split: Mapping[str, Any]) -> DrawReport:
+class _Counts:
+    """What `plan_counts` says of one draw, and what follows from it."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.cells: Cells = told["train_cells"]
+        self.counts: NDArray[np.int64] = told["train_counts"]
+        self.train_rows: int = told["train_rows"]
+        self.set_rows: Mapping[str, int] = told["sets"]
+        self.warnings: list[str] = told["warnings"]
+        self.notes: list[str] = told["notes"]
+        self.defaults = {True: told["groups"], False: told["environments"]}
+
+    def by_name(self) -> dict[str, int]:
+        """Training rows of every cell that has any."""
+        flat = self.counts.ravel()
+        return {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
+
+    def together(self, names: Sequence[str] | None, with_label: bool) -> NDArray[np.int64]:
+        """Training rows by label (axis 0) and by the cells of the named attributes (axis 1); None is the default."""
+        chosen = self.defaults[with_label] if names is None else names
+        axes = [self.cells.axis(name, "groups" if with_label else "environments") for name in chosen if name in self.cells.names]
+        other = tuple(axis for axis in range(1, len(self.cells.shape)) if axis not in axes)
+        return self.counts.sum(axis=other).reshape(self.cells.shape[0], -1)
+
+    def count(self, names: Sequence[str] | None, with_label: bool) -> int:
+        """How many groups (with the label) or environments (without) have training rows."""
+        rows = self.together(names, with_label)
+        return int(np.count_nonzero(rows if with_label else rows.sum(axis=0)))
+
+    def environment_is_class(self, names: Sequence[str] | None) -> bool:
+        """Whether most rows of the environments have one class: then aligning environments erases the label."""
+        rows = self.together(names, False)
+        by_environment = rows[:, rows.sum(axis=0) > 0]
+        shares = by_environment.max(axis=0).sum() / max(1, by_environment.sum())
+        even = (by_environment.sum(axis=1) > 0).sum()
+        return bool(even > 1 and shares > 0.9)
+
+
+def _matching(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, list[str]]]:
+    """For each spurious correlation of the draw: the values that go with each class."""
+    out = {}
+    for component in split["shift"]:
+        if component.get("type") != "spurious-correlation":
+            continue
+        name = component["attribute"]
+        weights = build_shift([component], f"shifts.{split['shift_name']}").normal_form(cells).weights
+        axis = cells.axis(name, "attribute")
+        table = weights.max(axis=tuple(other for other in range(1, weights.ndim) if other != axis))
+        values = cells.axes[axis].values
+        out[name] = {
+            label: [values[code] for code in np.flatnonzero(row == table.max())]
+            for label, row in zip(cells.label.values, table, strict=True)
+        }
+    return out
+
+
+def _report(
+    point: _Point, counts: _Counts, split: Mapping[str, Any], matching: Mapping[str, Mapping[str, list[str]]]
+) -> DrawReport:
     tests = [name for name, item in split["sets"].items() if item["role"] == "test"]
     main_test = "test" if "test" in tests else tests[0]
     validations = [name for name, item in split["sets"].items() if item["role"] == "validation"]
@@ -347,10 +410,10 @@ def _report(point: _Point, counts: Counts, dataset: AttributedDataset, data: Dat
         shift=point.shift,
         size=point.size,
         train_rows=counts.train_rows,
-        validation_rows=counts.set_rows[main_validation] if main_validation else 0,
+        validation_rows=counts.set_rows.get(main_validation, 0) if main_validation else 0,
         test_rows=counts.set_rows[main_test],
-        cells=counts.cells,
-        matching=counts.matching,
+        cells=counts.by_name(),
+        matching=matching,
         warnings=tuple(counts.warnings),
     )
 
@@ -358,19 +421,19 @@ def _report(point: _Point, counts: Counts, dataset: AttributedDataset, data: Dat
 # -- needs ------------------------------------------------------------------------------------------------------------------
 
 
-def _check_needs(method: _MethodEntry, study: Study, split: Mapping[str, Any], counts: Counts, title: str) -> None:
+def _check_needs(method: _MethodEntry, split: Mapping[str, Any], counts: _Counts, title: str) -> None:
     needs = method.facts.needs
     if needs is None:
         return
     where = f"methods.{method.label} ({title})"
     if needs.groups:
         groups = method.overrides.get("groups", split["groups"])
-        have = counts.count_groups(groups, with_label=True)
+        have = counts.count(groups, with_label=True)
         if have < 2:
             raise NeedsError(f"{where}: needs at least two groups with training rows, and there is {have}")
     if needs.environments:
         environments = method.overrides.get("environments", split["environments"])
-        have = counts.count_groups(environments, with_label=False)
+        have = counts.count(environments, with_label=False)
         if have < 2:
             raise NeedsError(
                 f"{where}: needs at least two environments with training rows, and there is {have}; "
@@ -378,14 +441,12 @@ def _check_needs(method: _MethodEntry, study: Study, split: Mapping[str, Any], c
             )
 
 
-def _doubts(method: _MethodEntry, counts: Counts, point: _Point) -> list[str]:
+def _doubts(method: _MethodEntry, split: Mapping[str, Any], counts: _Counts) -> list[str]:
     needs = method.facts.needs
-    if needs is None or not needs.environments or not counts.environment_is_class:
+    environments = method.overrides.get("environments", split["environments"])
+    if needs is None or not needs.environments or not counts.environment_is_class(environments):
         return []
-    return [
-        f"{point.title}: {method.label} aligns environments, but here an environment is nearly one class, "
-        "so aligning them erases the label"
-    ]
+    return [f"{method.label} aligns environments, but here an environment is nearly one class, so aligning them erases the label"]
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------------

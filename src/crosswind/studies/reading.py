@@ -17,7 +17,7 @@ import yaml
 
 from crosswind.core.errors import DataError, InputError, one_line, unknown
 
-__all__ = ["apply_settings", "find_study", "merge", "read_study_file", "shipped_studies"]
+__all__ = ["apply_settings", "find_study", "merge", "parse", "read_study_file", "shipped_studies"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40

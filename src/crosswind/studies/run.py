@@ -71,7 +71,7 @@ def execute(spec: dict[str, Any], folder: Path, checkpoint: Path, report: Callab
         "status": trajectory.status,
         "scores": entries,
         "cost": cost,
-        "warnings": list(split.report.get("warnings", [])),
+        "warnings": [*split.report.get("warnings", []), *trajectory.warnings],
         "versions": run_versions(),
     }
 

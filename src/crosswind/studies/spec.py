@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from crosswind.core.errors import InputError, nearest, one_line
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
 
-__all__ = ["DataSpec", "DeriveSpec", "RolesSpec", "SetSpec", "Study", "json_schema", "load_study", "study_from", "study_path"]
+__all__ = ["DataSpec", "DeriveSpec", "OfficialSpec", "RolesSpec", "SetSpec", "Study", "json_schema", "load_study", "study_from", "study_path"]
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
 Value = str | int | float | bool
@@ -32,16 +32,17 @@ class OfficialSpec(_Strict):
     column: str = Field(description="the attribute that holds each row's official role")
     train: list[Value] = Field(description="its values whose rows are for training")
     test: list[Value] = Field(description="its values whose rows are for testing")
-    validation: list[Value] = Field(
-        default=[], description="its values whose rows are for validation; empty: dealt from the training rows"
+    validation: list[Value] | None = Field(
+        default=None, description="its values whose rows are for validation; left out: dealt from the training rows"
     )
 
 
 class RolesSpec(_Strict):
     """How the rows of each finest cell are dealt to test, validation and training."""
 
-    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.3, description="rows of each cell for testing: a whole number, or a share between 0 and 1"
+    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="rows of each cell for testing: a whole number, or a share between 0 and 1; left out: a fifth, or all official test rows",
     )
     validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.2, description="rows a cell, or the share of training and validation together"

@@ -57,7 +57,9 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     """The sizes of a split without drawing a row.
 
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
-    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`.
+    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `train_cells`: the `Cells`
+    that the training set is counted by, `train_counts`: int64 of their shape; `groups`, `environments`: the attributes that make them
+    by default.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -72,6 +74,10 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "short": {name: part.short() for name, part in parts.items() if part.allotment.short},
         "warnings": list(study.warnings(parts)),
         "notes": list(plan.shift.notes(study.index.cells)),
+        "train_cells": parts["train"].cells,
+        "train_counts": parts["train"].allotment.counts.sum(axis=0).reshape(parts["train"].cells.shape),
+        "groups": study.groups,
+        "environments": study.environments,
     }
 
 

@@ -1,0 +1,162 @@
+"""The main job from the command line, on real digits, at a scale of seconds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crosswind.cli.main import _status
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: Any) -> Path:
+    out: Path = tmp_path_factory.mktemp("main-job") / "out"
+    assert _status(["run", "demo", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", "seeds=2"]) == 0
+    return out
+
+
+def said(arguments: list[str], capsys: Any) -> str:
+    assert _status(arguments) == 0
+    return str(capsys.readouterr().out)
+
+
+def test_every_run_is_finished(store: Path, capsys: Any) -> None:
+    status = json.loads(said(["status", str(store), "--json"], capsys))
+    assert status == [{"name": "demo", "pending": 0, "running": 0, "finished": 20, "diverged": 0, "failed": 0, "total": 20, "failures": []}]
+
+
+def test_the_table_names_every_method_and_shift(store: Path, capsys: Any) -> None:
+    text = said(["report", str(store)], capsys)
+    for word in ("erm", "groupdro", "none", "SC", "LDD", "UDS", "SC+UDS", "±"):
+        assert word in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_formats_agree_number_by_number(store: Path, capsys: Any) -> None:
+    rows = list(csv.DictReader(io.StringIO(said(["report", str(store), "--format", "csv"], capsys))))
+    tests = [row for row in rows if row["set"] == "test"]
+    assert len(tests) == 10
+    tables = json.loads(said(["report", str(store), "--json"], capsys))
+    accuracy = next(table for table in tables if table["title"].lower().startswith("accuracy"))
+    latex = said(["report", str(store), "--format", "latex"], capsys)
+    for row in tests:
+        shown = f"{float(row['mean']):.3f}"
+        column = accuracy["columns"].index(row["shift"])
+        line = next(line for line in accuracy["rows"] if line[0].strip() == row["method"])
+        assert line[column].strip().startswith(shown)
+        assert shown in latex
+
+
+def test_a_second_call_executes_nothing(store: Path, capsys: Any) -> None:
+    text = said(["run", "demo", "--scale", "tiny", "--out", str(store), "--set", "seeds=2"], capsys)
+    assert "0 runs in" in text
+
+
+def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> None:
+    from crosswind.studies.store import Store
+
+    with Store.open(store) as opened:
+        key = opened.runs("demo")[0]["key"]
+    record = json.loads(said(["show", "run", f"{store}#{key[:10]}", "--json"], capsys))
+    assert record["key"] == key
+    assert record["spec"]["training"]["steps"] == 4
+    assert record["versions"]["torch"]
+    folder = Path(record["artifacts"])
+    assert {path.name for path in folder.iterdir()} >= {"predictions.npz", "split.json", "history.json"}
+
+
+def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
+    from crosswind.studies.artifacts import artifact_folder
+    from crosswind.studies.run import read_predictions
+    from crosswind.studies.store import Store
+
+    with Store.open(store) as opened:
+        results = [row for row in opened.results("demo") if row["set"] == "test" and row["rule"] == "best-id"]
+    assert len(results) == 20
+    ids = set()
+    for row in results:
+        predictions = read_predictions(artifact_folder(store, row["key"]) / "predictions.npz")[row["rule"]]["test"]
+        assert float((predictions.answer == predictions.label).mean()) == pytest.approx(row["metrics"]["accuracy"], abs=1e-12)
+        ids.add(predictions.ids.tobytes())
+    assert len(ids) == 1, "all runs of a study share their test rows"
+
+
+def test_report_writes_a_file_a_table(store: Path, tmp_path: Path, capsys: Any) -> None:
+    for form, suffix in (("csv", "csv"), ("latex", "tex"), ("text", "txt")):
+        said(["report", str(store), "--format", form, "--out", str(tmp_path / form)], capsys)
+        files = list((tmp_path / form).iterdir())
+        assert files and {path.suffix for path in files} == {f".{suffix}"}
+
+
+@pytest.mark.parametrize("kind", ["methods", "models", "sources", "shifts", "transforms", "estimators", "studies"])
+def test_list_prints_objects_with_names(kind: str, capsys: Any) -> None:
+    rows = json.loads(said(["list", kind, "--json"], capsys))
+    assert isinstance(rows, list)
+    assert all(row["name"] and row["summary"] for row in rows)
+    names = [row["name"] for row in rows]
+    assert names == sorted(names) and len(names) == len(set(names))
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9./-]*", name) for name in names)
+    for name in names:
+        said(["show", kind, name], capsys)
+        json.loads(said(["show", kind, name, "--json"], capsys))
+
+
+def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
+    code = (
+        "import sys; from crosswind.cli.main import _status; status = _status(sys.argv[1:]);"
+        "heavy = [name for name in ('torch', 'torchvision', 'sklearn', 'pandas', 'scipy.stats', 'PIL') if name in sys.modules];"
+        "print(status, heavy, file=sys.stderr)"
+    )
+    commands = [["--help"], ["list", "methods"], ["plan", "demo"], ["plan", "jeon2025/sizes"], ["status", str(store)], ["report", str(store)]]
+    commands += [["show", "method", "groupdro"], ["show", "training"], ["schema"], ["list"]]
+    for command in commands:
+        done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+        assert done.stderr.strip().splitlines()[-1] == "0 []", (command, done.stderr)
+
+
+def test_the_readme_python_runs(tmp_path: Path, capsys: Any) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    exec(compile(block[1], "README.md", "exec"), {"__name__": "readme"})
+    printed = capsys.readouterr().out.strip().splitlines()
+    assert [line.split(":")[0] for line in printed] == ["erm", "groupdro"]
+    for line in printed:
+        accuracy = float(re.search(r"accuracy ([0-9.]+)", line)[1])  # type: ignore[index]
+        assert 0.15 < accuracy <= 1.0, "better than the 0.1 of chance"
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONPATH")}
+    build = "import hatchling.build, sys; print(hatchling.build.build_wheel(sys.argv[1]))"
+    name = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()[-1]
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / name) as wheel:
+        names = wheel.namelist()
+        wheel.extractall(tmp_path / "site")
+    assert {"crosswind/_studies/demo.yaml", "crosswind/_studies/jeon2025/sizes.yaml", "crosswind/py.typed"} <= set(names)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import crosswind; assert crosswind.__file__.startswith({str(tmp_path)!r});"
+        "from crosswind.cli.main import main; main()"
+    )
+    (tmp_path / "empty").mkdir()
+    env["PYTHONPATH"] = str(tmp_path / "site")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "demo", "--scale", "tiny", "--workers", "2"],
+        cwd=tmp_path / "empty", env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "10 runs in" in done.stdout
