@@ -163,7 +163,8 @@ CASES = [
     # values out of domain, sets that cannot be
     Case("knob out of its domain", edited("methods", "groupdro", to={"eta": -1}), ("methods.groupdro.eta", "[0, inf)")),
     Case("learning rate zero", edited("training", "lr", to=0), ("training.lr", "(0, inf)")),
-    Case("share above one", edited("shifts", "SC", "counterexamples", to=1.5), ("shifts.SC", "counterexamples")),
+    Case("negative share", edited("shifts", "SC", "counterexamples", to=-0.1), ("shifts.SC", "counterexamples")),
+    Case("strength above one", edited("shifts", "SC", "strength", to=1.5), ("shifts.SC", "strength", "[0, 1]")),
     Case("label noise above one", edited("label_noise", to=1.5), ("label_noise",)),
     Case("more rows than exist", edited("sizes", to={"a": {"total": 100_000}}), ("100000", "rows")),
     Case("everything unseen", edited("shifts", "U", to={"type": "unseen-data", "attribute": "ink", "unseen": ["red", "green", "blue"]}), ("unseen",)),

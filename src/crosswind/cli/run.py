@@ -37,6 +37,7 @@ def run_command(
 ) -> int:
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
     from crosswind.core.errors import InputError
+    from crosswind.studies.build import build_dataset, check_pixels
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import load_study, study_path
 
@@ -45,6 +46,9 @@ def run_command(
     planned = make_plan(load_study(study, scale, settings or ()), study_path(study).parent)
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
+
+    for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
+        check_pixels(build_dataset(values), workers or _cores())
 
     from crosswind.studies.store import Store
 

@@ -35,6 +35,7 @@ class AttributedDataset:
     `ids` int64 [n] name the rows whatever is left out later (default: the row number); `units` int64 [n] say which rows belong
     together (a patient, a toy) and are never dealt to different roles; None means that every row is its own unit.
     `fingerprint` changes when the table or the pixels do; it is cheap, and pixels count only through what decides them.
+    `from_files`: pixels are decoded from files, which may be damaged; a study looks at all of them before it starts.
     With a derived attribute of V values the data set has n x V virtual rows: row b * V + v is base row b under value v.
     `cache` is a place where later stages remember what they made from this data set.
 
@@ -49,6 +50,7 @@ class AttributedDataset:
     units: NDArray[np.int64] | None = None
     fingerprint: str = ""
     derived: DerivedAttribute | None = None
+    from_files: bool = False
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

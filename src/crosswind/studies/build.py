@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
@@ -22,7 +24,7 @@ from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import Roles, SetPlan, SplitPlan, parse_sampler
 from crosswind.studies.spec import DataSpec
 
-__all__ = ["PATH_KNOBS", "build_dataset", "build_shift", "build_split_plan", "data_values", "shift_values"]
+__all__ = ["PATH_KNOBS", "build_dataset", "build_shift", "build_split_plan", "check_pixels", "data_values", "shift_values"]
 
 # Knobs of sources that name files: they say where data lies, not what it is, so they stay out of a run's key.
 PATH_KNOBS = ("path", "images", "root")
@@ -68,6 +70,21 @@ def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedD
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
     return dataset
+
+
+def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
+    """Decode every image of a data set of files once, so that a damaged one is named before any run starts.
+
+    `workers`: threads (decoders let go of the interpreter). Nothing is kept. Raises `DataError` for the first damaged row.
+    """
+    if not dataset.from_files:
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
+    with ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(dataset.pixels, rows) for rows in chunks]:
+            future.result()
 
 
 def shift_values(shifts: Mapping[str, Any], name: str, data: DataSpec, field: str = "shifts") -> list[dict[str, Any]]:

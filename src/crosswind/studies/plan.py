@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for other in others - set(datasets):
             raise unknown("sets", "data set", other, datasets)
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
-        counts = _Counts(plan_counts(used, point.data, build_split_plan(split)))
+        with _named(split):
+            counts = _Counts(plan_counts(used, point.data, build_split_plan(split)))
         draws.append(_report(point, counts, split, _matching(split, counts.cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
@@ -321,6 +323,19 @@ def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str) -> dict[
 
 def _law_error(study: Study, name: str, law: str) -> Any:
     raise unknown(f"sets.{name}.law", "law", law, ["train", "uniform", *study.shifts])
+
+
+@contextmanager
+def _named(split: Mapping[str, Any]) -> Iterator[None]:
+    """Name fields as the study file does: a split knows only one shift and one draw."""
+    names = {"shift": f"shifts.{split['shift_name']}", "draw": split["size_field"]}
+    try:
+        yield
+    except InputError as error:
+        head, dot, rest = error.field.partition(".")
+        if head not in names:
+            raise
+        raise InputError(names[head] + dot + rest, error.problem, error.choices) from None
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:

@@ -77,6 +77,7 @@ class Table(Source):
             image_shape=(self.size, self.size, 3),
             units=units,
             fingerprint=digest(told),
+            from_files=True,
         )
 
     def _attributes(self, rows: DataFrame) -> list[str]:
