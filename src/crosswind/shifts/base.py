@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -228,9 +228,12 @@ class All(Shift):
 
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
         """The normal forms of all parts, joined."""
+        forms = [part.normal_form(cells, f"{field}.{place}") for place, part in enumerate(self.parts)]
+        if not any(form.supplements for form in forms):
+            return NormalForm(cells.shape, tuple(factor for form in forms for factor in form.factors))
         joined = NormalForm(cells.shape)
-        for place, part in enumerate(self.parts):
-            joined = joined & part.normal_form(cells, f"{field}.{place}")
+        for form in forms:
+            joined = joined & form
         return joined
 
     def attributes(self) -> tuple[str, ...]:
@@ -301,18 +304,21 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
 
     Counts made from a binary 0.01 would round up where the exact product is a whole number.
     """
-    number: Fraction | None = None
-    if isinstance(value, Fraction):
-        number = value
-    elif isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            number = Fraction(value.strip() if isinstance(value, str) else repr(value))
-        except (ValueError, ZeroDivisionError):  # a NaN and an infinity have no fraction either
-            number = None
+    number = value if isinstance(value, Fraction) else None
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        number = _fraction(value.strip() if isinstance(value, str) else repr(value))
     if number is None or not low <= number <= high:
         bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
         raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {value!r}')
     return number
+
+
+@lru_cache(maxsize=1024)
+def _fraction(text: str) -> Fraction | None:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):  # a NaN and an infinity have no fraction either
+        return None
 
 
 def frozen(value: Any) -> Any:

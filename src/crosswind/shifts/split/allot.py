@@ -13,7 +13,7 @@ from crosswind.core.seeds import seed_of, stream
 from crosswind.shifts.base import NormalForm, Supplement
 from crosswind.shifts.draw import Draw
 from crosswind.shifts.split.deal import Pool
-from crosswind.shifts.split.rounding import controlled_rounding, margin_excess, whole
+from crosswind.shifts.split.rounding import controlled_rounding, whole
 
 __all__ = ["Allotment", "Fields", "allot"]
 
@@ -78,7 +78,7 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
     )
     if not (weights * sizes).any() and not any(_reach(item, sizes, mode).any() for item in form.supplements):
         raise InputError(fields.law, f"leaves no row for {fields.what}")
-    counts, planned = _by_weights(form, weights, sizes, draw, seed, fields, lenient, made)
+    counts, planned = _by_weights(form, weights, sizes, draw, seed, fields, lenient)
     _name_short(made, planned, counts, sizes, values if split is not None else 1, draw)
     left = sizes - counts
     if split is None:
@@ -94,12 +94,12 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
 
 
 def _by_weights(
-    form: NormalForm, weights: Floats, sizes: Counts, draw: Draw, seed: int, fields: Fields, lenient: bool, made: Allotment
+    form: NormalForm, weights: Floats, sizes: Counts, draw: Draw, seed: int, fields: Fields, lenient: bool
 ) -> tuple[Counts, Floats]:
     """The rows by weights: what each cell gives and what it was asked."""
     if draw.mode == "base":
         planned = weights * float(draw.value or 0)
-        counts = _rounded(planned, seed, made)
+        counts = _rounded(planned, seed)
         if counts.sum() > sizes.sum():
             number, there = int(counts.sum()), int(sizes.sum())
             if not lenient:
@@ -108,7 +108,7 @@ def _by_weights(
     if draw.mode == "all":
         heaviest = weights[sizes > 0].max(initial=0.0)
         planned = sizes * (weights / heaviest) if heaviest > 0 else np.zeros(sizes.shape)
-        return _rounded(planned, seed, made), planned
+        return _rounded(planned, seed), planned
     asked = int(draw.value or 0)
     there = int(sizes[weights > 0].sum())
     number = _base_of_total(asked, form)
@@ -122,17 +122,14 @@ def _by_weights(
         raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many")
     planned = weights * (number / weights.sum())
     filled = _filled(planned, weights, sizes, number)
-    return _rounded(filled, seed, made, number), planned
+    return _rounded(filled, seed, number), planned
 
 
-def _rounded(expected: Floats, seed: int, made: Allotment, total: int | None = None) -> Counts:
+def _rounded(expected: Floats, seed: int, total: int | None = None) -> Counts:
     ready = whole(expected)
     if ready is not None:
         return ready
-    counts = controlled_rounding(expected, seed_of(seed, "cells"), total)
-    if any(margin_excess(counts, expected)):
-        made.warnings.append("no whole numbers of rows have margins as even as asked; the nearest were taken")
-    return counts
+    return controlled_rounding(expected, seed_of(seed, "cells"), total)
 
 
 def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Floats:
@@ -190,7 +187,6 @@ def _supplements(form: NormalForm, left: Counts, mode: str, draw: Draw, seed: in
             asked = min(asked, room)
             room -= asked
         made.asked.append(asked)
-        generator = stream(seed, "supplement", place)
         region = _reach(item, left, mode)
         there = int(left[region].sum())
         number = min(asked, there)
@@ -199,6 +195,7 @@ def _supplements(form: NormalForm, left: Counts, mode: str, draw: Draw, seed: in
         if number == 0:
             continue
         given = np.zeros(left.shape, dtype=np.int64)
+        generator = stream(seed, "supplement", place)
         if item.over == "cells":
             even = region.astype(np.float64)
             given = controlled_rounding(

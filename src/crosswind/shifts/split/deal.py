@@ -143,7 +143,7 @@ class Deal:
 
     def __init__(self, index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str]) -> None:
         self.index, self.seed = index, split_seed
-        self.kept: dict[object, object] = {}  # evaluation sets drawn from it
+        self.kept: dict[object, Any] = {}  # evaluation sets drawn from it
         self.short: dict[str, dict[int, tuple[int, int]]] = {role: {} for role in ROLES}
         self._ids = dataset.ids if dataset.units is None else dataset.units
         # One part of the rows for each role of an official split and one for those left out; otherwise a single part.
@@ -249,10 +249,10 @@ class Deal:
 def deal_of(index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str]) -> Deal:
     """The deal of an index, made once for each roles, split seed and roles that are read, and kept with the index."""
     key = ("deal", canonical(roles.describe()), int(split_seed), reads)
-    found = index.kept.get(key)
-    if not isinstance(found, Deal):
-        found = index.kept[key] = Deal(index, dataset, roles, split_seed, reads)
-    return found
+    if key not in index.kept:
+        index.kept[key] = Deal(index, dataset, roles, split_seed, reads)
+    deal: Deal = index.kept[key]
+    return deal
 
 
 def regrouped(pool: Pool, dataset: AttributedDataset, index: CellIndex) -> Pool:

@@ -43,7 +43,7 @@ class CellIndex:
             codes += dataset.table.column(name, field)
         self.codes = codes
         self.counts = np.bincount(codes, minlength=self.n_cells).astype(np.int64, copy=False)
-        self.kept: dict[object, object] = {}  # deals, evaluation sets and groupings made from it
+        self.kept: dict[object, Any] = {}  # deals, evaluation sets and groupings made from it
 
 
 def cell_index(dataset: AttributedDataset, label: str, attributes: Sequence[str], field: str = "attributes") -> CellIndex:

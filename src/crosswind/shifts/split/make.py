@@ -57,9 +57,9 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     """The sizes of a split without drawing a row.
 
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
-    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `train_cells`: the `Cells`
-    that the training set is counted by, `train_counts`: int64 of their shape; `groups`, `environments`: the attributes that make them
-    by default.
+    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `train_cells`: the
+    `Cells` that count the training set, `train_counts`: int64 of their shape; `groups`, `environments`: the attributes that make
+    them by default.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -94,9 +94,13 @@ class _Study:
         self.index = _index(self.dataset, plan.label, plan.attributes, "attributes")
         self.label: Attribute = self.index.cells.label
         self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, _ALL_ROLES)
-        self.form: NormalForm = plan.shift.normal_form(self.index.cells, "shift")
-        shifted = plan.shift.attributes()
-        default = default_attributes(self.index.cells, self.form, shifted)
+        # Another seed of the same shift finds its normal form ready.
+        key = ("shift", canonical(plan.shift.describe()))
+        if key not in self.index.kept:
+            form = plan.shift.normal_form(self.index.cells, "shift")
+            self.index.kept[key] = (form, default_attributes(self.index.cells, form, plan.shift.attributes()))
+        self.form: NormalForm
+        self.form, default = self.index.kept[key]
         self.groups = default if plan.groups is None else plan.groups
         self.environments = default if plan.environments is None else plan.environments
         self.missing: list[str] = []
@@ -138,8 +142,8 @@ class _Study:
         key = ("part", name, source, canonical(item.describe()), canonical(law), self.label)
         if key not in deal.kept:
             deal.kept[key] = self._fresh(name, item, source, train, seed)
-        found = deal.kept[key]
-        return found if isinstance(found, Part) else None
+        part: Part | None = deal.kept[key]
+        return part
 
     def _fresh(self, name: str, item: SetPlan, source: str, train: Part, seed: int) -> Part | None:
         field = f"sets.{name}"
@@ -253,13 +257,9 @@ class _Study:
         if drawn_key not in deal.kept:
             deal.kept[drawn_key] = draw_rows([part])[0]
         if key not in deal.kept:
-            drawn = deal.kept[drawn_key]
-            if isinstance(drawn, Drawn):
-                deal.kept[key] = self.row_set(part, drawn, self.plan.split_seed, {})
-        found = deal.kept[key]
-        if not isinstance(found, RowSet):
-            raise TypeError(type(found))
-        return found
+            deal.kept[key] = self.row_set(part, deal.kept[drawn_key], self.plan.split_seed, {})
+        rows: RowSet = deal.kept[key]
+        return rows
 
     def _grouping(self, part: Part, names: tuple[str, ...], label: Attribute | None, field: str) -> Grouping:
         cells, derived = part.pool.cells, part.dataset.derived
@@ -272,9 +272,7 @@ class _Study:
         key = ("grouping", field, cells, names)
         if key not in kept:
             kept[key] = grouping(cells, names, label, field)
-        found = kept[key]
-        if not isinstance(found, Grouping):
-            raise TypeError(type(found))
+        found: Grouping = kept[key]
         return found
 
     def _test_cells(self, mode: str) -> NDArray[np.bool_] | None:

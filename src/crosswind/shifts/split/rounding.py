@@ -21,6 +21,7 @@ _LABEL_FIRST = 1000.0  # what a misplaced row of the label's margin costs, again
 
 Counts = NDArray[np.int64]
 Expected = NDArray[np.float64]
+Chosen = NDArray[np.bool_]
 
 
 def whole(expected: Expected) -> Counts | None:
@@ -35,26 +36,27 @@ def controlled_rounding(expected: Expected, seed: int, total: int | None = None)
     `expected`: float64 >= 0, axis 0 the label. `total`: their sum rounded up or down, default to the nearest. Common cases cost
     a fraction of a millisecond at 1,000 cells; what local repair cannot settle is solved as an integer programme.
     """
-    ready = whole(expected)
-    if ready is not None and (total is None or total == int(ready.sum())):
-        return ready
     base = np.floor(expected + _NEAR)
     part = expected - base
     part[part < _NEAR] = 0.0
     if total is None:
         total = round(float(expected.sum()))
     extra = total - int(base.sum())
-    free = part > 0
-    n_free = int(free.sum())
-    if not 0 <= extra <= n_free:
+    free = np.flatnonzero(part)
+    if not 0 <= extra <= free.size:
         raise ValueError(f"{expected.sum()} rows cannot be rounded to {total}")
+    counts = base.astype(np.int64)
+    if extra == 0:
+        return counts
+    if extra == free.size:
+        counts.flat[free] += 1
+        return counts
     generator = stream(seed, "controlled rounding")
-    if extra in (0, n_free):
-        chosen = free if extra else np.zeros_like(free)
-    else:
-        even = _even_product(part, free, extra, generator)
-        chosen = _general(expected, base, part, free, extra, generator) if even is None else even
-    return base.astype(np.int64) + chosen
+    chosen = _even_product(part, free, extra, generator)
+    if chosen is None:
+        chosen = _general(part, free, extra, generator)
+    counts += chosen
+    return counts
 
 
 def margin_excess(counts: Counts, expected: Expected) -> list[int]:
@@ -75,101 +77,96 @@ def _beyond(margin: NDArray[np.float64], low: NDArray[np.float64], high: NDArray
     return np.maximum(low - margin, 0) + np.maximum(margin - high, 0)
 
 
-def _even_product(part: Expected, free: NDArray[np.bool_], extra: int, generator: np.random.Generator) -> NDArray[np.bool_] | None:
+def _even_product(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen | None:
     """The choice where all fractions are equal and the cells are all combinations of some values of each axis, else None.
 
     Stepping all axes at once, (i, j, ...) -> (i + 1, j + 1, ...), runs through orbits of lcm(sizes) cells. Any stretch of an
     orbit has even margins on every axis, and a whole orbit exactly even ones: so some whole orbits and a stretch of one.
     """
-    parts = part[free]
+    parts = part.flat[free]
     if parts.max() - parts.min() > _NEAR:
         return None
-    kept = [np.flatnonzero(free.any(axis=tuple(other for other in range(free.ndim) if other != axis))) for axis in range(free.ndim)]
+    kept = [np.flatnonzero(_margin(part, axis)) for axis in range(part.ndim)]
     sizes = [len(values) for values in kept]
-    if math.prod(sizes) != parts.size:
+    if math.prod(sizes) != free.size:
         return None
     length, starts = 1, []
     for size in sizes:
         starts.append(math.gcd(size, length))
         length = math.lcm(length, size)
-    whole_orbits, stretch = divmod(extra, length)
+    whole_orbits = extra // length
     orbits = generator.permutation(math.prod(starts))[: whole_orbits + 1]
     steps = np.arange(extra) % length
     steps[whole_orbits * length :] += generator.integers(length)
     heads = np.unravel_index(np.repeat(orbits, length)[:extra], starts)
     cells = [generator.permutation(values)[(head + steps) % len(values)] for values, head in zip(kept, heads, strict=True)]
-    chosen = np.zeros_like(free)
+    chosen = np.zeros(part.shape, dtype=bool)
     chosen[tuple(cells)] = True
     return chosen
 
 
-def _general(
-    expected: Expected, base: Expected, part: Expected, free: NDArray[np.bool_], extra: int, generator: np.random.Generator
-) -> NDArray[np.bool_]:
-    bounds = []
-    for axis in range(expected.ndim):
-        low, high = _bounds(expected, axis)
-        settled = _margin(base, axis)
-        bounds.append((low - settled, high - settled))
-    chosen = _systematic(part, extra, generator)
-    for axis in range(1, expected.ndim):
-        _move_along(chosen, free, axis, *bounds[axis], generator)
-    if not _settled(chosen, bounds):
-        _exchange(chosen, free, bounds, generator)
-    if not _settled(chosen, bounds):
-        chosen = _programme(part, free, extra, bounds, generator)
+def _general(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen:
+    bounds = [_bounds(part, axis) for axis in range(part.ndim)]
+    chosen = _systematic(part, free, extra, generator)
+    settled = True
+    for axis, (low, high) in enumerate(bounds):
+        margin = _margin(chosen, axis)
+        if ((margin < low) | (margin > high)).any():
+            settled = axis > 0 and _move_along(chosen, part, axis, margin, low, high, generator) and settled
+    if settled:
+        return chosen
+    _exchange(chosen, part > 0, bounds, generator)
+    if any(_beyond(_margin(chosen, axis), *bound).any() for axis, bound in enumerate(bounds)):
+        chosen = _programme(part, extra, bounds, generator)
     return chosen
 
 
-def _settled(chosen: NDArray[np.bool_], bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> bool:
-    return all(not _beyond(_margin(chosen, axis), *bound).any() for axis, bound in enumerate(bounds))
-
-
-def _systematic(part: Expected, extra: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen:
     """Systematic sampling by the fractions, label after label: the label's margin and the total come out right."""
-    label = np.repeat(np.arange(part.shape[0]), part[0].size)
-    order = generator.permutation(part.size)
-    order = order[np.argsort(label[order], kind="stable")]
-    cumulative = np.cumsum(part.ravel()[order])
-    top = cumulative[-1]
+    order = generator.permutation(free)
+    order = order[np.argsort(order // part[0].size, kind="stable")]
+    cumulative = np.cumsum(part.flat[order])
+    top = float(cumulative[-1])
     remainder = top - math.floor(top + _NEAR)
-    if remainder < _NEAR:
-        start = generator.random()
-    elif extra > top:
-        start = remainder * generator.random()
-    else:
-        start = remainder + (1 - remainder) * generator.random()
-    points = np.minimum(np.ceil(cumulative - min(max(start, 1e-6), 1 - 1e-6)).astype(np.int64), extra)
-    points[-1] = extra
-    chosen = np.zeros(part.size, dtype=bool)
-    taken = np.diff(points, prepend=0) > 0
-    chosen[order[taken]] = True
-    missing = extra - int(chosen.sum())
-    if missing:  # rounding put a point on a cell without a fraction, or two on one cell
-        chosen &= part.ravel() > 0
-        missing = extra - int(chosen.sum())
-        chosen[generator.permutation(np.flatnonzero((part.ravel() > 0) & ~chosen))[:missing]] = True
-    return chosen.reshape(part.shape)
+    start = generator.random()
+    if remainder >= _NEAR:
+        # Points at start, start + 1, ...: below the remainder there is room for one more.
+        start = remainder * start if extra > top else remainder + (1 - remainder) * start
+    before = np.ceil(cumulative - min(max(start, 1e-6), 1 - 1e-6)).astype(np.int64)
+    np.minimum(before, extra, out=before)
+    before[-1] = extra
+    taken = np.empty(order.size, dtype=bool)
+    taken[0] = before[0] > 0
+    np.greater(before[1:], before[:-1], out=taken[1:])
+    chosen = np.zeros(part.shape, dtype=bool)
+    chosen.flat[order[taken]] = True
+    missing = extra - int(taken.sum())
+    if missing:  # rounding in the sums put two points on one cell
+        chosen.flat[order[~taken][:missing]] = True
+    return chosen
 
 
 def _move_along(
-    chosen: NDArray[np.bool_],
-    free: NDArray[np.bool_],
+    chosen: Chosen,
+    part: Expected,
     axis: int,
+    margin: NDArray[np.float64],
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     generator: np.random.Generator,
-) -> None:
-    """Even out one axis by moving rows between its values with all other values kept, so that no other margin changes."""
-    picked, open_ = np.moveaxis(chosen, axis, 0), np.moveaxis(free, axis, 0)
-    margin = _margin(chosen, axis)
+) -> bool:
+    """Even out one axis by moving rows between its values with all other values kept, so that no other margin changes.
+
+    Changes `chosen` and `margin`; says whether the axis came out even.
+    """
+    picked, fractions = np.moveaxis(chosen, axis, 0), np.moveaxis(part, axis, 0)
     stuck: set[tuple[int, int]] = set()
     while _beyond(margin, low, high).any():
-        move = _best_move(margin, low, high, stuck)
+        move = _best_move(margin.tolist(), low.tolist(), high.tolist(), stuck)
         if move is None:
-            return
+            return False
         giver, taker, wanted = move
-        places = np.flatnonzero(picked[giver] & open_[taker] & ~picked[taker])
+        places = np.flatnonzero(picked[giver] & (fractions[taker] > 0) & ~picked[taker])
         if not places.size:
             stuck.add((giver, taker))
             continue
@@ -181,29 +178,33 @@ def _move_along(
         margin[giver] -= places.size
         margin[taker] += places.size
         stuck = {pair for pair in stuck if giver not in pair and taker not in pair}
+    return True
 
 
 def _best_move(
-    margin: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], stuck: set[tuple[int, int]]
+    margin: list[float], low: list[float], high: list[float], stuck: set[tuple[int, int]]
 ) -> tuple[int, int, int] | None:
     """From which value to which, and how many rows: the largest need that can be served without making another one."""
-    over, under, spare, room = margin - high, low - margin, margin - low, high - margin
     best, found = 0.0, None
-    for giver in np.flatnonzero(spare > 0):
-        for taker in np.flatnonzero(room > 0):
-            if giver == taker or (int(giver), int(taker)) in stuck or (over[giver] <= 0 and under[taker] <= 0):
+    for giver, (has, least, most) in enumerate(zip(margin, low, high, strict=True)):
+        spare, over = has - least, has - most
+        if spare <= 0:
+            continue
+        for taker, (got, lowest, highest) in enumerate(zip(margin, low, high, strict=True)):
+            room, under = highest - got, lowest - got
+            if room <= 0 or giver == taker or (over <= 0 and under <= 0) or (giver, taker) in stuck:
                 continue
             # Beyond the need a move would only shuffle; more than spare or room would make a new need.
-            wanted = min(max(over[giver], under[taker]), spare[giver], room[taker])
-            gain = min(wanted, max(over[giver], 0)) + min(wanted, max(under[taker], 0))
+            wanted = min(max(over, under), spare, room)
+            gain = min(wanted, max(over, 0)) + min(wanted, max(under, 0))
             if gain > best:
-                best, found = gain, (int(giver), int(taker), int(wanted))
+                best, found = gain, (giver, taker, int(wanted))
     return found
 
 
 def _exchange(
-    chosen: NDArray[np.bool_],
-    free: NDArray[np.bool_],
+    chosen: Chosen,
+    free: Chosen,
     bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
     generator: np.random.Generator,
 ) -> None:
@@ -232,15 +233,15 @@ def _exchange(
 
 def _programme(
     part: Expected,
-    free: NDArray[np.bool_],
     extra: int,
     bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
     generator: np.random.Generator,
-) -> NDArray[np.bool_]:
+) -> Chosen:
     """The choice with the fewest rows out of place, as an integer programme (rarely needed: local repair failed)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
+    free = part > 0
     cells = np.argwhere(free)
     n, margins = len(cells), sum(free.shape)
     offsets = np.cumsum([0, *free.shape[:-1]])
