@@ -88,6 +88,6 @@ def test_constants_can_be_forced() -> None:
 def test_knobs_are_checked_and_found_without_the_class() -> None:
     for bad in ({"severity": 0}, {"severity": 2.5}, {"constants": "cifar10"}):
         with pytest.raises(InputError, match=f"gaussian-noise.{next(iter(bad))}"):
-            GaussianNoise(**bad)  # type: ignore[arg-type]
+            GaussianNoise(**bad)
     assert [item.name for item in facts("transforms", "gaussian-noise").knobs] == ["severity", "constants"]
     assert load("transforms", "gaussian-noise") is GaussianNoise

@@ -53,8 +53,8 @@ def drawn_covers(
     out = np.zeros((n, size, size), dtype=np.uint8)
     if not n:
         return out
-    angle = 2 * np.pi * np.arange(ORIENTATIONS) / (ORIENTATIONS - 1)
-    angle[-1] = 0.0  # a full turn is no turn, to the last bit
+    last = ORIENTATIONS - 1
+    angle = 2 * np.pi * (np.arange(ORIENTATIONS) % last) / last  # the last is a full turn: the first, to the last bit
     centre_x, centre_y = x + 16.5, y + 16.5
     left, top = (np.clip(np.floor((c - REACH - 1) / pixel), 0, size - side).astype(np.int64) for c in (centre_x, centre_y))
     # The shape's own coordinates, in 64ths, are a part by column plus a part by row: one addition a pixel.

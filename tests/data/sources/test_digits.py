@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from crosswind.core.errors import DataError, InputError
+from crosswind.core.types import digest_arrays
 from crosswind.data.sources import digits
 from crosswind.data.sources.base import open_source
 from crosswind.data.sources.digits import BACKGROUNDS, INKS, SIZES, Digits, dealt
@@ -55,6 +56,12 @@ def test_seed_decides_the_deal_and_nothing_else() -> None:
     assert first.fingerprint == Digits().load().fingerprint
 
 
+def test_deal_and_pixels_are_the_same_on_every_machine() -> None:
+    data = Digits().load()
+    assert data.table.digest() == "a95987cb5315a41187e1240c6f74ff2f"
+    assert digest_arrays({"x": data.pixels(np.arange(1797))}) == "22b12c2a06ecd8d7a05196c0439da377"
+
+
 def test_rows_are_scikit_learns() -> None:
     from sklearn.datasets import load_digits
 
@@ -76,6 +83,10 @@ def test_pictures_show_their_ink_background_and_size() -> None:
     darkest = x.reshape(1797, -1, 3)[np.arange(1797), furthest]
     assert np.abs(darkest - inks).max() < 90
     assert np.abs(darkest - inks).mean() < 5
+    # Drawn in the middle: as much ground to the left as to the right, and above as below.
+    middle = np.abs(x - grounds[:, None, None]).sum(-1).astype(float).mean(0)
+    for axis in (0, 1):
+        assert abs(np.average(np.arange(32), weights=middle.sum(axis)) - 15.5) < 0.6
     drawn = np.abs(x - grounds[:, None, None]).sum(-1) > 60
     heights = np.array([np.ptp(np.flatnonzero(picture.any(1))) + 1 for picture in drawn])
     for code, side in enumerate(SIZES.values()):
@@ -109,7 +120,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> Iterator[obj
     class Found:
         submodule_search_locations = (str(tmp_path),)
 
-    monkeypatch.setattr(digits.importlib.util, "find_spec", lambda name: Found())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: Found())
     digits._read.cache_clear()
     yield tmp_path
     digits._read.cache_clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ def test_colours_are_even_inside_every_shape_and_scale(data: AttributedDataset) 
     counts = np.bincount(np.ravel_multi_index((codes[0], codes[1], codes[5], codes[6]), (3, 6, 3, 3)), minlength=162)
     assert sorted(set(counts.tolist())) == [4551, 4552]
     whole = np.bincount(codes[5] * 3 + codes[6], minlength=9)
-    assert whole.max() - whole.min() <= 18
+    # One pair has a row more in each of the 18 blocks: by chance 2 times, not the same one 18 times.
+    assert 1 <= whole.max() - whole.min() <= 8
 
 
 def test_colours_are_unrelated_to_place_and_change_with_the_seed(data: AttributedDataset) -> None:
@@ -59,6 +61,10 @@ def test_colours_are_unrelated_to_place_and_change_with_the_seed(data: Attribute
     other = DSprites(seed=1).load()
     assert 0.30 < (other.table.column("object_color") == data.table.column("object_color")).mean() < 0.36
     assert other.fingerprint != data.fingerprint == DSprites().load().fingerprint
+
+
+def test_the_deal_is_the_same_on_every_machine(data: AttributedDataset) -> None:
+    assert data.table.digest() == "d0f862fe1dc981e8a9297874c41a4aed"
 
 
 def test_colours_have_the_papers_values(data: AttributedDataset) -> None:
@@ -160,7 +166,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
-def arrays() -> dict[str, np.ndarray]:
+def arrays() -> dict[str, Any]:
     pictures = np.random.default_rng(0).integers(0, 2, (48, 64, 64), dtype=np.uint8)
     return {"imgs": pictures, "latents_classes": np.stack(np.unravel_index(np.arange(48), SMALL), axis=1)}
 

@@ -112,27 +112,27 @@ def test_a_picture_is_turned_as_its_camera_says(folder: Path) -> None:
     assert x[:8].max() == 0 and x[8:].min() == 255
 
 
-def write(text: str | bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / "rows.csv").write_bytes(text if isinstance(text, bytes) else text.encode()) and None
+def write(text: str | bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / "rows.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def drop(name: str) -> Callable[[Path], None]:
+def drop(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / "images" / name).unlink()
 
 
-def empty(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / "images" / name).write_bytes(b"") and None
+def empty(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "images" / name).write_bytes(b"")
 
 
 def nothing(folder: Path) -> None:
     pass
 
 
-def many(kind: Callable[[int], object], n: int) -> Callable[[Path], None]:
+def many(kind: Callable[[int], object], n: int) -> Callable[[Path], object]:
     return write("path,label\n" + "".join(f"a.png,{kind(i)}\n" for i in range(n)))
 
 
-BAD: list[tuple[Callable[[Path], None], dict[str, Any], str]] = [
+BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (nothing, {"path": "none.csv"}, "data.path: there is no file 'none.csv'"),
     (nothing, {"path": "rows.xlsx"}, r"data.path: 'rows.xlsx' is no table by its name \(valid: .csv, .parquet\)"),
     (nothing, {"path": 3}, "data.path: must be text, not 3"),
@@ -177,7 +177,7 @@ BAD: list[tuple[Callable[[Path], None], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "settings", "words"), BAD)
-def test_a_bad_table_is_one_sentence(folder: Path, change: Callable[[Path], None], settings: dict[str, Any], words: str) -> None:
+def test_a_bad_table_is_one_sentence(folder: Path, change: Callable[[Path], object], settings: dict[str, Any], words: str) -> None:
     change(folder)
     with pytest.raises(CrosswindError, match=words) as caught:
         opened(folder, **settings)
