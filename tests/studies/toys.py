@@ -14,9 +14,9 @@ from crosswind.core.types import PlannedRun, digest
 
 
 def planned(name, needs=(), **spec):
-    """A run of `execute`; `spec` says what it does."""
+    """A run of `execute`; `spec` says what it does. The log file is not in the key."""
     spec = {"name": name, **spec, "needs": list(needs)}
-    return PlannedRun(digest(spec), spec, {"method": name, "seed": 0}, tuple(needs))
+    return PlannedRun(digest({**spec, "log": ""}), spec, {"method": name, "seed": 0}, tuple(needs))
 
 
 def execute(spec, folder, checkpoint, report, bases=None):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import sqlite3
 import tempfile
@@ -114,14 +115,16 @@ scores = sa.Table(
 def open_database(where: Path | str, create: bool) -> sa.Engine:
     """An engine for the SQLite file or the PostgreSQL URL `where`; for reading only unless `create`. Raises `StoreError`."""
     engine = _postgresql(where) if isinstance(where, str) else _sqlite(where, create)
+    _begin_by(engine, create)
+    return engine
 
+
+def _begin_by(engine: sa.Engine, create: bool) -> None:
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         # SQLite takes the write lock at once: a transaction that reads first and locks later fails when another came between.
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE" if create else "BEGIN")
-
-    return engine
 
 
 def prepare(engine: sa.Engine, name: str, create: bool) -> None:
@@ -202,6 +205,9 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
             raise StoreError(f"{path} is a folder where the store's file should be")
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                _make(path)
+            _sweep(path)
         elif not path.exists():
             raise StoreError(f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one")
         if path.exists():
@@ -217,6 +223,34 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
     # A copy in memory lives as long as its one connection.
     pool = StaticPool if in_memory else QueuePool
     return sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=pool)
+
+
+def _make(path: Path) -> None:
+    """Make the file with its tables under another name first, so that a kill leaves a whole store or none."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        engine = sa.create_engine("sqlite+pysqlite://", creator=_writing(partial), poolclass=StaticPool)
+        _begin_by(engine, True)
+        prepare(engine, str(path), True)
+        engine.dispose()
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            pass  # another driver was first
+        except OSError:
+            os.replace(partial, path)  # a file system without links
+    finally:
+        for left in path.parent.glob(f"{partial.name}*"):
+            left.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a kill in `_make` left: a second name of the store, or what nobody has touched for an hour."""
+    for left in path.parent.glob(f".{path.name}.*.partial*"):
+        with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
+            state = left.stat()
+            if state.st_nlink > 1 or time.time() - state.st_mtime > 3600:
+                left.unlink()
 
 
 def _refuse_foreign(path: Path) -> None:

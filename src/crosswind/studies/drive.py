@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import graphlib
 import heapq
+import shutil
 import signal
 import threading
 import time
@@ -194,6 +195,9 @@ class _Work:
             return
         del self.active[key]
         self.executed += 1
+        if event.kind != "finished":
+            # First of all, since it may be what fills the disk that the reason has to be written to.
+            shutil.rmtree(staging_folder(self.store.out, self.ledger.driver.id, key), ignore_errors=True)
         if event.kind == "finished":
             self._record(event)
         elif event.kind == "failed":
@@ -212,6 +216,7 @@ class _Work:
             ours = self.ledger.finished(event.key, event.result, event.seconds, staged, event.worker)
         except StoreError as error:
             # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
+            shutil.rmtree(staged, ignore_errors=True)
             self._fail(event, f"its result could not be stored: {error}")
             return
         if not ours:
