@@ -5,10 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.training.world import DATA, rows_of, split, with_train
+from tests.training.world import DATA, rows_of, run, split, with_train
 
 from crosswind.core.errors import DataError
-from crosswind.methods.base import Stage
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import DerivedAttribute, derive
+from crosswind.methods.base import Batch, Stage
+from crosswind.methods.erm import ERM
+from crosswind.training.identity import info_of
 from crosswind.training.loader import Order, TrainingRows, normalised, row_weights
 from crosswind.training.settings import TrainingSettings
 
@@ -120,3 +124,52 @@ def test_pixels_become_numbers_between_minus_one_and_one(dtype: torch.dtype) -> 
     assert x.flatten().tolist() == pytest.approx([-1, -0.6, 1], abs=1e-6)
     tokens = torch.tensor([[3, 4]])
     assert normalised(tokens, dtype, True) is tokens
+
+
+def noisy(mode: str) -> AttributedDataset:
+    settings = (None, {"severity": 1}, {"severity": 5})
+    return derive(DATA, DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings, mode))
+
+
+def test_fixed_values_render_their_rows_anew_at_each_visit() -> None:
+    data = noisy("fixed")
+    base = np.arange(60)
+    rows = replace(split().train, rows=base * 3 + base % 3)
+    made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
+    first, second = (_by_row(made.batch(step, 2)) for step in range(2))
+    clean = torch.from_numpy(DATA.pixels(base)).permute(0, 3, 1, 2) / 127.5 - 1
+    apart = [(first[base % 3 == value] - clean[base % 3 == value]).std().item() for value in range(3)]
+    assert apart[0] < 1e-6 and 0.02 < apart[1] < apart[2]
+    assert torch.equal(first[::3], second[::3]) and not torch.equal(first[1::3], second[1::3])
+    small = TrainingRows(rows, data, TrainingSettings(batch=12), 0, "epoch")  # type: ignore[arg-type]
+    parts = [small.batch(step, 5) for step in range(5)]
+    joined = torch.cat([part.x for part in parts])[torch.cat([part.ids for part in parts]).argsort()]
+    assert torch.equal(joined, first)  # a row's noise does not depend on its batch
+
+
+def test_values_drawn_at_visits_move_the_group() -> None:
+    data = noisy("per-visit")
+    law = np.tile([0.5, 0.0, 0.5], (60, 1))
+    sets = split()
+    names = tuple(str(code) for code in range(12))
+    rows = replace(sets.train, visit_law=law, visit_step=(1, 0), group=sets.train.group * 3, group_names=names)
+    made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
+    drawn = []
+    for step in range(20):
+        batch = made.batch(step, 20)
+        value = batch.group % 3
+        clean = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
+        apart = (batch.x - clean).abs().amax((1, 2, 3))
+        assert torch.equal(apart > 1e-5, value == 2)
+        assert torch.equal(batch.group // 3, torch.from_numpy(sets.train.group)[batch.ids])
+        drawn.append(value)
+    assert set(torch.cat(drawn).tolist()) == {0, 2}
+    assert abs((torch.cat(drawn) == 2).double().mean().item() - 0.5) < 0.06
+    counts = info_of(replace(sets, train=rows), {"tiny": data}, TrainingSettings()).group_counts  # type: ignore[arg-type]
+    assert [count > 0 for count in counts] == [True, False, True] * 4
+    run_found = run(ERM(), replace(sets, train=rows, evaluation={}, validation={}), data=data, steps=2)
+    assert run_found.status == "finished"
+
+
+def _by_row(batch: Batch) -> torch.Tensor:
+    return batch.x[batch.ids.argsort()]

@@ -32,6 +32,7 @@ class Rows:
     visit_law: np.ndarray | None = None
     group_names: tuple[str, ...] = GROUPS
     environment_names: tuple[str, ...] = ("red", "blue")
+    visit_step: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)

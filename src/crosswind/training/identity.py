@@ -27,15 +27,18 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
     rows = split.train
     shape = images[rows.source].image_shape or (0, 0, 0)
     environment = rows.environment
+    group_step, environment_step = rows.visit_step
     return Info(
         input_shape=(shape[2], shape[0], shape[1]),
         n_classes=len(split.class_names),
         n_rows=len(rows.rows),
         class_names=tuple(split.class_names),
         group_names=tuple(rows.group_names),
-        group_counts=_counts(rows.group, len(rows.group_names)),
-        environment_names=() if environment is None else tuple(rows.environment_names or ()),
-        environment_counts=() if environment is None else _counts(environment, len(rows.environment_names or ())),
+        group_counts=_counts(rows.group, len(rows.group_names), rows.visit_law, group_step),
+        environment_names=() if environment is None else tuple(rows.environment_names),
+        environment_counts=()
+        if environment is None
+        else _counts(environment, len(rows.environment_names), rows.visit_law, environment_step),
         class_counts=_counts(rows.label, len(split.class_names)),
         steps=settings.longest(len(rows.rows)),
         batch=settings.batch,
@@ -44,12 +47,21 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
 
 
 def identity(
-    method: Method, split: Split, model: ModelSpec, settings: TrainingSettings, seed: int, base: Mapping[str, Tensor] | None
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    model: ModelSpec,
+    settings: TrainingSettings,
+    seed: int,
+    base: Mapping[str, Tensor] | None,
 ) -> str:
     """A digest of all that decides a run's numbers: what a checkpoint belongs to."""
     rows = split.train
-    arrays = {"rows": rows.rows, "label": rows.label, "group": rows.group, "weight": rows.weight}
+    arrays: dict[str, NDArray[Any]] = {"rows": rows.rows, "label": rows.label, "group": rows.group, "weight": rows.weight}
+    if rows.visit_law is not None:
+        arrays["visit_law"] = rows.visit_law
     arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
+    sources = sorted({rows.source, *(item.source for item in split.validation.values())})
     told = {name: value for name, value in vars(settings).items() if name != "checkpoint_every"}
     return digest(
         {
@@ -60,10 +72,16 @@ def identity(
             "settings": told,
             "seed": seed,
             "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
+            "data": {name: images[name].fingerprint for name in sources},
             "base": None if base is None else digest_arrays({name: value.numpy() for name, value in base.items()}),
         }
     )
 
 
-def _counts(codes: NDArray[np.integer[Any]], size: int) -> tuple[int, ...]:
-    return tuple(int(count) for count in np.bincount(codes, minlength=size))
+def _counts(codes: NDArray[np.int64], size: int, law: NDArray[np.float64] | None = None, step: int = 0) -> tuple[int, ...]:
+    if law is None or step == 0:
+        return tuple(int(count) for count in np.bincount(codes, minlength=size))
+    # The value is drawn at every visit: what is expected, at least 1 where it can happen at all.
+    found = codes[:, None] + step * np.arange(law.shape[1])
+    expected = np.bincount(found.ravel(), weights=law.ravel(), minlength=size)
+    return tuple(max(int(round(count)), 1) if count > 0 else 0 for count in expected)

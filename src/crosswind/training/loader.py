@@ -109,10 +109,13 @@ class TrainingRows:
         self.n = len(rows.rows)
         self._rows, self._dataset, self._settings, self._seed, self._sampler = rows, dataset, settings, seed, sampler
         self._device = torch.device(settings.device)
-        base, self._values = split_rows(dataset, rows.rows)
+        # Where a value is drawn at every visit the rows are base rows, otherwise virtual ones.
+        base: NDArray[np.int64] = rows.rows
+        self._values: NDArray[np.int64] | None = None
+        if rows.visit_law is None:
+            base, self._values = split_rows(dataset, rows.rows)
         self._ids = dataset.ids[base]
         distinct, self._place = np.unique(base, return_inverse=True)
-        self._per_visit = dataset.derived is not None and dataset.derived.mode == "per-visit" and rows.visit_law is not None
         # [n, h, w, c] in memory: one gather gives a channels-last batch without a second copy.
         self._pixels = torch.from_numpy(np.ascontiguousarray(dataset.pixels(distinct))).to(self._device)
         self.y = self._on_device(rows.label)
@@ -178,30 +181,39 @@ class TrainingRows:
         members, visits, epoch = self.rows_of(step)
         parents = self._parents[members]
         where = torch.from_numpy(parents).to(self._device)
-        x = self._gather(parents, visits)
+        seed = seed_of(self._seed, "visits", self._stage.name)
+        values = self._values_at(parents, visits, seed)
+        x = self._gather(parents, visits, values, seed)
         if self._extra is not None:
             x = self._with_extra(x, members)
+        group, environment = self.group[where], None if self.environment is None else self.environment[where]
+        if self._rows.visit_law is not None:
+            drawn = torch.from_numpy(values).to(self._device)
+            group = group + drawn * self._rows.visit_step[0]
+            environment = None if environment is None else environment + drawn * self._rows.visit_step[1]
         return Batch(
             x,
             self._labels(members, where),
             where,
-            self.group[where],
-            None if self.environment is None else self.environment[where],
+            group,
+            environment,
             step=step,
             epoch=epoch,
             progress=step / max(length, 1),
             stage=self._stage.name,
         )
 
-    def _gather(self, rows: NDArray[np.int64], visits: NDArray[np.int64]) -> Tensor:
+    def _values_at(self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        if self._rows.visit_law is not None:
+            return visit_values(self._rows.visit_law[rows], self._ids[rows], visits, seed)
+        assert self._values is not None
+        return self._values[rows]
+
+    def _gather(self, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int) -> Tensor:
         place = torch.from_numpy(self._place[rows]).to(self._device)
         x = self._pixels.index_select(0, place).permute(0, 3, 1, 2)
         if self._dataset.derived is not None:
-            ids, seed = self._ids[rows], seed_of(self._seed, "visits", self._stage.name)
-            values = self._values[rows]
-            if self._per_visit:
-                values = visit_values(self._rows.visit_law[rows], ids, visits, seed)  # type: ignore[index]
-            x = render(self._dataset, x, values, training_keys(ids, visits, seed))
+            x = render(self._dataset, x, values, training_keys(self._ids[rows], visits, seed))
         return normalised(x, DTYPES[self._settings.precision], self._settings.channels_last)
 
     def _with_extra(self, x: Tensor, members: NDArray[np.int64]) -> Tensor:
@@ -233,9 +245,12 @@ class EvaluationRows:
 
     def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, *, resident: bool) -> None:
         self.rows, self.dataset, self._settings = rows, dataset, settings
+        # Training rows without a value of their own are shown under their likeliest one.
+        law = rows.visit_law
+        self._virtual = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
         self._kept: Tensor | None = None
         if resident:
-            self._kept = self._read(np.asarray(rows.rows))
+            self._kept = self._read(self._virtual)
 
     def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
         """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
@@ -249,13 +264,13 @@ class EvaluationRows:
             n = len(part)
             if padded and n < size:
                 part = np.concatenate([part, np.repeat(part[-1:], size - n)])
-            x = self._read(self.rows.rows[part]) if self._kept is None else self._kept[torch.from_numpy(part)]
+            x = self._read(self._virtual[part]) if self._kept is None else self._kept[torch.from_numpy(part)]
             x = x.permute(0, 3, 1, 2).to(self._settings.device)
             yield normalised(x, DTYPES[self._settings.precision], self._settings.channels_last), n
 
     def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """The code of an attribute for every row, and the names of its values."""
-        base, derived = split_rows(self.dataset, self.rows.rows)
+        base, derived = split_rows(self.dataset, self._virtual)
         found = self.dataset.attribute(attribute)
         if self.dataset.derived is not None and self.dataset.derived.name == attribute:
             return derived, found.values

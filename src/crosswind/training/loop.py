@@ -123,7 +123,7 @@ class _Run:
         self.validation = {
             name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
         }
-        self.identity = identity(method, split, model, settings, seed, base)
+        self.identity = identity(method, split, images, model, settings, seed, base)
         self.index = -1  # of the stage
         self.stage = Stage()
         self.step = 0  # steps done in the stage

@@ -1,0 +1,129 @@
+"""Training steps of Crosswind's loop against a plain eager fp32 loop on the same rows, alternately in one process.
+
+    python benchmarks/step.py [--rounds 5] [--steps 10] [--models mlp,small-cnn,resnet-w16,resnet18]
+
+The plain side is the ordinary way with the pictures already in memory: contiguous fp32, indexing, normalisation, unfused Adam,
+`loss.item()` at each step. Prints CPU milliseconds a step (one thread) and the ratio plain / ours of each round: median and range.
+Both sides share the C library's settings; the allocator's own gain is shown by --plain-allocator in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.methods.base import Info
+from crosswind.methods.erm import ERM
+from crosswind.models.build import build_model
+from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.memory import keep_freed_memory
+from crosswind.training.settings import ModelSpec, TrainingSettings
+from crosswind.training.tools import RunTools
+
+SIDES = {"mlp": 32, "small-cnn": 32, "resnet-w16": 64, "resnet18": 64}
+ROWS, BATCH = 1091, 128
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The fields of a RowSet that training reads."""
+
+    rows: np.ndarray
+    label: np.ndarray
+    group: np.ndarray
+    weight: np.ndarray
+    environment: None = None
+    visit_law: None = None
+    visit_step: tuple[int, int] = (0, 0)
+
+
+def ours(name: str, data: AttributedDataset, rows: Rows, precision: str) -> Callable[[int], None]:
+    settings = TrainingSettings(batch=BATCH, precision=precision)
+    loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
+    side = SIDES[name]
+    method = ERM()
+    images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
+    tools = RunTools(method, Info((3, side, side), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    stage = method.stage(0, tools)
+    assert stage is not None
+    tools.begin(stage, fresh=False)
+    tools.train()
+    logged = []
+
+    def step(number: int) -> None:
+        tools.batch = loader.batch(number, 10_000)
+        torch.default_generator.manual_seed(number)
+        logged.append(method.update(tools, tools.batch).total.detach())
+
+    return step
+
+
+def plain(name: str, data: AttributedDataset, rows: Rows) -> Callable[[int], None]:
+    side = SIDES[name]
+    model = build_model(name, {}, (3, side, side), 3, 0).train()
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    pixels = torch.from_numpy(data.pixels(rows.rows)).permute(0, 3, 1, 2).contiguous()
+    label = torch.from_numpy(rows.label)
+    generator = torch.Generator().manual_seed(0)
+
+    def step(number: int) -> None:
+        chosen = torch.randint(ROWS, (BATCH,), generator=generator)
+        x = (pixels[chosen].float() / 255 - 0.5) / 0.5
+        loss = torch.nn.functional.cross_entropy(model(x), label[chosen])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        loss.item()
+
+    return step
+
+
+def timed(step: Callable[[int], None], start: int, steps: int) -> float:
+    begun = time.process_time()
+    for number in range(start, start + steps):
+        step(number)
+    return (time.process_time() - begun) / steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--models", default="mlp,small-cnn,resnet-w16,resnet18")
+    parser.add_argument("--plain-allocator", action="store_true", help="leave the C library's allocator as it is, for both sides")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if not options.plain_allocator:
+        keep_freed_memory()
+    print(f"{'model':12}{'side':>6}{'plain ms':>10}{'fp32 ms':>9}{'ratio':>8} {'range':14}{'bf16 ms':>9}{'ratio':>8} {'range':14}")
+    for name in options.models.split(","):
+        side = SIDES[name]
+        generator = np.random.default_rng(0)
+        kept = generator.integers(0, 256, (ROWS, side, side, 3), dtype=np.uint8)
+        label = generator.integers(0, 3, ROWS)
+        table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
+        data = AttributedDataset("noise", table, lambda asked, kept=kept: kept[asked], (side, side, 3))
+        rows = Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
+        sides = [plain(name, data, rows), ours(name, data, rows, "fp32"), ours(name, data, rows, "bf16")]
+        for step in sides:
+            timed(step, 0, 2)
+        rounds = [[timed(step, 2 + turn * options.steps, options.steps) for step in sides] for turn in range(options.rounds)]
+        first, *others = ([1000 * found[i] for found in rounds] for i in range(3))
+        line = f"{name:12}{side:6}{statistics.median(first):10.1f}"
+        for other in others:
+            ratios = [a / b for a, b in zip(first, other, strict=True)]
+            spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+            line += f"{statistics.median(other):9.1f}{statistics.median(ratios):8.2f} {spread:14}"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
