@@ -139,7 +139,8 @@ class AttributedDataset:
         """
         table, derived = self.table, self.derived
         mask = np.ones(self.n_base, dtype=bool)
-        attributes, codes = list(table.attributes), list(table.codes)
+        attributes = list(table.attributes)
+        renumbered: dict[int, NDArray[np.uint16]] = {}
         spelling: dict[str, list[str]] = {}
         for name, wanted in values.items():
             path = f"{field}.{name}"
@@ -154,15 +155,19 @@ class AttributedDataset:
                 derived = derived.keep(order)
                 continue
             place = table.names.index(name)
-            new_code = np.full(len(attribute), -1, dtype=np.int64)
-            new_code[order] = np.arange(len(order))
-            codes[place] = new_code[codes[place]]
-            mask &= codes[place] >= 0
+            kept_codes = np.zeros(len(attribute), dtype=bool)
+            kept_codes[order] = True
+            mask &= kept_codes[table.codes[place]]
+            renumbered[place] = np.zeros(len(attribute), dtype=np.uint16)
+            renumbered[place][order] = np.arange(len(order), dtype=np.uint16)
             attributes[place] = Attribute(name, tuple(spelling[name]))
         rows = np.flatnonzero(mask)
         if not rows.size:
             raise InputError(field, f"no row of {self.name} has one of the values of every attribute named in {dict(values)!r}")
-        kept = AttributeTable(tuple(attributes), np.stack([column[rows] for column in codes]))
+        codes = table.codes[:, rows].astype(np.uint16)
+        for place, new_codes in renumbered.items():
+            codes[place] = new_codes[codes[place]]
+        kept = AttributeTable(tuple(attributes), codes)
         images = self.images
         return dataclasses.replace(
             self,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest
+from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
@@ -67,8 +67,8 @@ class Table(Source):
             "source": "table",
             "table": table.digest(),
             "size": self.size,
-            "files": digest([files, bytes_of]),
-            "units": None if units is None else digest(units.tolist()),
+            "files": digest_arrays({"names": np.frombuffer("\x1f".join(files).encode(), np.uint8), "bytes": np.array(bytes_of)}),
+            "units": None if units is None else digest_arrays({"units": units}),
         }
         return AttributedDataset(
             name=Path(self.path).stem,
@@ -96,16 +96,27 @@ class Table(Source):
 
 def _inside(name: str, column: str, row: int, path: str) -> str:
     """The path with its dots resolved; `DataError` where it leads out of the folder. Links inside the folder are the user's own."""
-    clean = posixpath.normpath(name.replace("\\", "/") if os.sep == "\\" else name)
-    if posixpath.isabs(clean) or os.path.isabs(clean) or clean == ".." or clean.startswith("../") or "\x00" in clean:
+    clean = name.replace("\\", "/") if os.sep == "\\" else name
+    if "." in (clean[0], clean[-1]) or "/." in clean or "//" in clean or clean[-1] == "/":  # most paths are clean as they are
+        clean = posixpath.normpath(clean)
+    if clean[0] == "/" or (os.sep != "/" and os.path.isabs(clean)) or clean == ".." or clean.startswith("../") or "\x00" in clean:
         raise DataError(f"{path}, column {column!r}, row {row + 1}: {name!r} leads out of the folder of images")
     return clean
 
 
 def _sizes(folder: Path, files: Sequence[str], path: str, shown: str) -> list[int]:
     """Bytes of each file; `DataError` for the first row whose file is missing, is no file or is empty."""
+    # One look at each folder says most; a name that it does not list may still be a file where case does not count.
+    listed: dict[str, dict[str, int]] = {}
     found = []
     for row, name in enumerate(files):
+        place, _, leaf = name.rpartition("/")
+        if place not in listed:
+            listed[place] = _listing(folder / place)
+        size = listed[place].get(leaf, 0)
+        if size:
+            found.append(size)
+            continue
         try:
             entry = os.stat(folder / name)
         except (OSError, ValueError):
@@ -116,6 +127,15 @@ def _sizes(folder: Path, files: Sequence[str], path: str, shown: str) -> list[in
             raise DataError(f"{path}, row {row + 1}: the file {name!r} in {shown!r} is empty")
         found.append(entry.st_size)
     return found
+
+
+def _listing(folder: Path) -> dict[str, int]:
+    """Bytes of the files of one folder by name, links followed; nothing for a folder that cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    except (OSError, ValueError):
+        return {}
 
 
 def _reader(folder: Path, files: Sequence[str], size: int, path: str) -> Callable[[NDArray[np.int64]], NDArray[np.uint8]]:
