@@ -249,6 +249,33 @@ def test_stopped_run_goes_on_with_equal_bits(tmp_path: Path, step: int, model: s
     _same(whole, found)
 
 
+@dataclass(frozen=True)
+class Random(Toy):
+    """Adds noise to its inputs and rows to its loss by torch's own generator, in steps and before stages."""
+
+    def stage(self, index: int, tools: Tools) -> Stage | None:
+        return Stage(weights=torch.rand(tools.info.n_rows)) if index == 0 else None
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        if batch.step == STOP["step"]:
+            raise Stopped
+        return super().loss(modules, replace(batch, x=batch.x + 0.1 * torch.randn_like(batch.x)), state)
+
+
+@pytest.mark.parametrize("step", [2, 6])
+def test_randomness_of_a_method_is_a_function_of_seed_and_step(tmp_path: Path, step: int) -> None:
+    torch.manual_seed(1)
+    whole = run(Random())
+    torch.manual_seed(2)
+    _same(whole, run(Random()))
+    assert not same_weights(whole, run(Random(), seed=1))
+    STOP["step"] = step
+    with pytest.raises(Stopped):
+        run(Random(), checkpoint=tmp_path / "run")
+    STOP["step"] = None
+    _same(whole, run(Random(), checkpoint=tmp_path / "run"))
+
+
 def test_run_stopped_at_each_validation_goes_on_with_equal_bits(tmp_path: Path) -> None:
     whole = run(GroupDRO(), model="small-cnn", patience=2, steps=24)
     path = tmp_path / "run.safetensors"
