@@ -160,7 +160,7 @@ class NormalForm:
 
     def without_supplements(self) -> NormalForm:
         """The weights alone."""
-        return NormalForm(self.shape, self.factors)
+        return self if not self.supplements else NormalForm(self.shape, self.factors)
 
     def __and__(self, other: NormalForm) -> NormalForm:
         """Both at once: weights multiply, supplements unite, each region is cut to the other's support."""

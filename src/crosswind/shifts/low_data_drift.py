@@ -31,7 +31,7 @@ class LowDataDrift(Shift):
 
     attribute: str = knob(doc="the attribute some of whose values are rare")
     low: Any = knob("last", doc='a value or a list of values; "first" and "last" name the ends of the list')
-    ratio: Any = knob(None, doc='a number in [0, 1], text such as "1/3", or a map from class (or "default") to these')
+    ratio: Any | None = knob(None, doc='a number in [0, 1], text such as "1/3", or a map from class (or "default") to these')
     count: int | None = knob(None, domain="[0, inf)", doc="rows drawn from the low values")
     high: float = knob(1.0, domain="(0, inf)", doc="the weight of the other values")
     version = 1
@@ -64,7 +64,7 @@ class LowDataDrift(Shift):
         if not isinstance(self.ratio, Mapping):
             weight = float(high * exact(self.ratio, f"{field}.ratio", 0, 1))
             return NormalForm(cells.shape, (cells.along([axis], np.where(is_low, weight, float(high))),))
-        by_class = self._by_class(cells, high, f"{field}.ratio")
+        by_class = self._by_class(cells, self.ratio, high, f"{field}.ratio")
         weights = np.where(is_low[None, :], by_class[:, None], float(high))
         return NormalForm(cells.shape, (cells.along([0, axis], weights),))
 
@@ -72,8 +72,8 @@ class LowDataDrift(Shift):
         """The attribute."""
         return (self.attribute,)
 
-    def _by_class(self, cells: Cells, high: Fraction, field: str) -> NDArray[np.float64]:
-        ratios = dict(self.ratio)
+    def _by_class(self, cells: Cells, by_class: Mapping[str, Any], high: Fraction, field: str) -> NDArray[np.float64]:
+        ratios = dict(by_class)
         default = ratios.pop("default", None) if "default" not in cells.label.values else None
         given = {code_of(cells.label, name, field): exact(ratio, f"{field}.{name}", 0, 1) for name, ratio in ratios.items()}
         out = np.empty(len(cells.label.values))

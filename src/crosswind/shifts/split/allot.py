@@ -99,12 +99,11 @@ def _by_weights(
     """The rows by weights: what each cell gives and what it was asked."""
     if draw.mode == "base":
         planned = weights * float(draw.value or 0)
-        counts = _rounded(planned, seed)
-        if counts.sum() > sizes.sum():
-            number, there = int(counts.sum()), int(sizes.sum())
-            if not lenient:
-                raise InputError(fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are")
-        return np.minimum(counts, sizes), planned
+        number, there = round(float(planned.sum())), int(sizes.sum())
+        if number > there:
+            raise InputError(fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are")
+        # Cut to what there is before it is rounded: the number of rows must not depend on which cells are rounded up.
+        return _rounded(np.minimum(planned, sizes), seed), planned
     if draw.mode == "all":
         heaviest = weights[sizes > 0].max(initial=0.0)
         planned = sizes * (weights / heaviest) if heaviest > 0 else np.zeros(sizes.shape)
@@ -147,6 +146,8 @@ def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Flo
 
 def _base_of_total(total: int, form: NormalForm) -> int:
     """The rows by weights that, with the supplements they bring, make up `total`; the last supplement gives way to fit."""
+    if not form.supplements:
+        return total
     low, high = 0, total
     while low < high:
         middle = (low + high) // 2

@@ -156,9 +156,11 @@ class _Study:
         if isinstance(item.law, str) and item.law != "train":
             raise unknown(f"{field}.law", "law", item.law, ["train"])
         law_field = "shift" if item.law == "train" else f"{field}.law"
-        form = law.normal_form(pool.cells, law_field)
         if item.law == "train":
+            form = self.form if pool.cells is self.index.cells else law.normal_form(pool.cells, law_field)
             form = form.without_supplements()
+        else:
+            form = law.normal_form(pool.cells, law_field)
         if (classes < 0).any():
             kept = pool.cells.along([0], (classes >= 0).astype(np.float64))
             form = form & NormalForm(pool.cells.shape, (kept,))

@@ -166,7 +166,7 @@ def _move_along(
         if move is None:
             return False
         giver, taker, wanted = move
-        places = np.flatnonzero(picked[giver] & (fractions[taker] > 0) & ~picked[taker])
+        places = np.flatnonzero(picked[giver] & (picked[taker] < (fractions[taker] > 0)))
         if not places.size:
             stuck.add((giver, taker))
             continue
