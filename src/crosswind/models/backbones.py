@@ -13,7 +13,7 @@ from crosswind.core.knobs import choose, knob
 from crosswind.core.registry import register
 from crosswind.models.build import Backbone, Model
 
-__all__ = ["MLP", "ResNet18", "ResNetW16", "SmallCNN"]
+__all__ = ["MLP", "FlattenChannelsLast", "ResNet18", "ResNetW16", "SmallCNN"]
 
 _RESNET_STAGES = {"stem": ("conv1", "bn1", "relu", "maxpool"), **{f"layer{i}": (f"layer{i}",) for i in range(1, 5)}}
 
