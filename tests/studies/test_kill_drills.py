@@ -99,20 +99,21 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
     kills = {"driver": 0, "worker": 0}
     for _ in range(chance.randint(2, 5)):
         driver = start(out, log_file)
+        lines = len(log_lines(log_file))
         known = {int(pid) for _, _, pid in log_lines(log_file)}
-        if chance.random() < 0.4:
-            time.sleep(chance.uniform(0.0, 1.6))
-        else:
-            for _ in range(chance.randint(1, 3)):
-                time.sleep(chance.uniform(0.2, 0.7))
-                workers = sorted({int(pid) for _, _, pid in log_lines(log_file)} - known)
-                if workers and driver.poll() is None:
-                    victim = chance.choice(workers)
-                    if process_start(victim):
-                        os.kill(victim, signal.SIGKILL)
-                        kills["worker"] += 1
-                witness.look()
-            time.sleep(chance.uniform(0.0, 0.5))
+        if chance.random() < 0.75:  # else the kill may also come while the driver starts
+            begun = time.monotonic()
+            while len(log_lines(log_file)) <= lines and driver.poll() is None and time.monotonic() < begun + 10:
+                time.sleep(0.005)
+        for _ in range(chance.choice((0, 0, 1, 2))):
+            time.sleep(chance.uniform(0.0, 0.3))
+            workers = sorted({int(pid) for _, _, pid in log_lines(log_file)} - known)
+            workers = [pid for pid in workers if process_start(pid)]
+            if workers and driver.poll() is None:
+                os.kill(chance.choice(workers), signal.SIGKILL)
+                kills["worker"] += 1
+            witness.look()
+        time.sleep(chance.uniform(0.0, 0.6))
         kills["driver"] += driver.poll() is None
         driver.kill()
         _, said = driver.communicate()
