@@ -563,6 +563,35 @@ def test_stages_go_on_with_equal_bits(tmp_path: Path, stage: str, step: int) -> 
     _same(whole, run(TwoStages(), checkpoint=tmp_path / "run"))
 
 
+def test_state_written_before_a_fresh_stage_reaches_it() -> None:
+    @dataclass(frozen=True)
+    class Telling(TwoStages):
+        def state(self, info: Any) -> State:
+            return {"wrong": torch.zeros(info.n_rows)}
+
+        def stage(self, index: int, tools: Tools) -> Stage | None:
+            found = super().stage(index, tools)
+            if index == 1:
+                tools.state["wrong"] = SEEN[-1][0].float()
+            return found
+
+    found = run(Telling())
+    assert SEEN[-1][0].any() and torch.equal(found.weights("last")["state/wrong"], SEEN[-1][0].float())
+
+
+def test_further_copies_of_the_model_begin_with_other_weights() -> None:
+    @dataclass(frozen=True)
+    class Two(Toy):
+        def modules(self, info: Any, make_model: Any) -> Modules:
+            return {"model": make_model(), "other": make_model(), "wide": make_model(n_classes=5, hidden=8)}
+
+    kept = run(Two(), steps=0).weights("last")
+    plain = run(ERM(), steps=0).weights("last")
+    assert torch.equal(kept["model.fc.weight"], plain["model.fc.weight"])
+    assert not torch.equal(kept["other.fc.weight"], kept["model.fc.weight"])
+    assert kept["wide.fc.weight"].shape == (5, 8)
+
+
 @dataclass(frozen=True)
 class Growing(Toy):
     """Appends negatives of its rows, twice (as ADA)."""
