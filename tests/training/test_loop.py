@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.training.world import DATA, rows_of, run, same_weights, split, with_train
 
-from crosswind.core.errors import InputError, NeedsError, RunError
+from crosswind.core.errors import DataError, InputError, NeedsError, RunError
 from crosswind.core.knobs import Base, Limit, Needs, knob
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State, Tools
 from crosswind.methods.erm import ERM
@@ -355,6 +355,20 @@ def test_run_that_stops_before_its_switch_warns() -> None:
         "toy stopped after 2 steps, before its switch at step 6 (at)"
     ]
     assert run(Switching(at=6)).warnings == []
+
+
+def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
+    from crosswind.training.loop import fit
+    from crosswind.training.settings import ModelSpec, TrainingSettings
+
+    other = replace(DATA, image_shape=(4, 4, 3))
+    sets = split()
+    far = replace(sets, evaluation={"far": replace(sets.evaluation["test"], source="other")})
+    with pytest.raises(DataError, match=r"set 'far' has images of \(4, 4, 3\) from 'other', training has \(8, 8, 3\)"):
+        fit(ERM(), far, {"tiny": DATA, "other": other}, ModelSpec("mlp"), TrainingSettings(), 0)  # type: ignore[arg-type]
+    for device in ("cuda", "gpu"):
+        with pytest.raises(InputError, match=f"training.device: torch finds no device '{device}' here"):
+            run(ERM(), device=device)
 
 
 def test_single_group_is_refused() -> None:

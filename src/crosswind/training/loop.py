@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from crosswind.core.errors import RunError
+from crosswind.core.errors import DataError, InputError, RunError
 from crosswind.core.registry import load as load_class
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import Predictions
@@ -85,11 +85,12 @@ def fit(
     `images` by source name hold the pixels of the split's rows. `checkpoint`: a file that is written at validations and that a
     later call with the same arguments goes on from, with the same bits. `progress` is called at each validation. `base`: weights
     of the base run that the method needs (`Trajectory.weights`); None: it is trained here first.
-    Raises `NeedsError`, `InputError` before any work; `RunError` for a checkpoint of another run.
+    Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of another run.
     """
     info = info_of(split, images, settings)
     check_needs(method.registered_name, method.needs, info)  # type: ignore[attr-defined]
     check_switches(method.needs, vars(method), info.steps)
+    _check_places(split, images, settings)
     keep_freed_memory()
     with _reproducible(settings):
         if method.needs.base is not None and base is None:
@@ -356,6 +357,20 @@ def _train_base(
     chosen = load_class("methods", method.needs.base.method)()
     found = fit(chosen, split, images, model, base_settings(settings, method.needs, vars(method)), seed, path, progress)
     return found.weights("best-id" if "best-id" in found.selections else "last")
+
+
+def _check_places(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> None:
+    own = images[split.train.source].image_shape
+    for name, rows in {**split.validation, **split.evaluation}.items():
+        shape = images[rows.source].image_shape
+        if shape != own:
+            raise DataError(
+                f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape"
+            )
+    try:
+        torch.empty(0, device=settings.device)
+    except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
+        raise InputError("training.device", f"torch finds no device {settings.device!r} here") from None
 
 
 @contextmanager
