@@ -30,16 +30,16 @@ def test_hash_has_no_collisions_and_depends_on_the_key() -> None:
 
 
 def test_permuted_is_a_permutation_of_every_size() -> None:
-    for n in (*range(1, 40), 64, 65, 1000, 4097):
+    for n in (*range(1, 40), 64, 65, 256, 257, 1000, 4097):
         image = permuted(np.arange(n), np.full(n, n), np.full(n, 9, dtype=np.uint64))
         assert sorted(image.tolist()) == list(range(n))
 
 
 def test_permuted_mixes_sizes_in_one_call_and_takes_nothing() -> None:
-    sizes = np.array([1, 3, 1000, 2**40])
-    keys = np.array([4, 5, 6, 7], dtype=np.uint64)
-    together = permuted(np.zeros(4, dtype=np.int64), sizes, keys)
-    alone = [int(permuted(np.zeros(1, dtype=np.int64), sizes[i : i + 1], keys[i : i + 1])[0]) for i in range(4)]
+    sizes = np.array([1, 3, 256, 257, 1000, 2**40])
+    keys = np.array([4, 5, 6, 7, 8, 9], dtype=np.uint64)
+    together = permuted(np.zeros(6, dtype=np.int64), sizes, keys)
+    alone = [int(permuted(np.zeros(1, dtype=np.int64), sizes[i : i + 1], keys[i : i + 1])[0]) for i in range(6)]
     assert together.tolist() == alone
     assert permuted(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)).size == 0
 

@@ -7,6 +7,7 @@ With three axes and more, and cells left out, no such table may exist; then as f
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -185,20 +186,26 @@ def _best_move(
     margin: list[float], low: list[float], high: list[float], stuck: set[tuple[int, int]]
 ) -> tuple[int, int, int] | None:
     """From which value to which, and how many rows: the largest need that can be served without making another one."""
+    values = range(len(margin))
+    over, under = [margin[i] - high[i] for i in values], [low[i] - margin[i] for i in values]
+    most, least = max(over), max(under)
+    # Nearly always the fullest value can give to the emptiest: no pairs need comparing.
+    giver = over.index(most) if most > 0 else under.index(min(under))
+    taker = under.index(least) if least > 0 else over.index(min(over))
+    if giver != taker and (giver, taker) not in stuck:
+        wanted = min(max(over[giver], under[taker]), -under[giver], -over[taker])
+        if wanted > 0:
+            return giver, taker, int(wanted)
     best, found = 0.0, None
-    for giver, (has, least, most) in enumerate(zip(margin, low, high, strict=True)):
-        spare, over = has - least, has - most
-        if spare <= 0:
+    for giver, taker in itertools.permutations(values, 2):
+        spare, room = -under[giver], -over[taker]
+        if spare <= 0 or room <= 0 or (over[giver] <= 0 and under[taker] <= 0) or (giver, taker) in stuck:
             continue
-        for taker, (got, lowest, highest) in enumerate(zip(margin, low, high, strict=True)):
-            room, under = highest - got, lowest - got
-            if room <= 0 or giver == taker or (over <= 0 and under <= 0) or (giver, taker) in stuck:
-                continue
-            # Beyond the need a move would only shuffle; more than spare or room would make a new need.
-            wanted = min(max(over, under), spare, room)
-            gain = min(wanted, max(over, 0)) + min(wanted, max(under, 0))
-            if gain > best:
-                best, found = gain, (giver, taker, int(wanted))
+        # Beyond the need a move would only shuffle; more than spare or room would make a new need.
+        wanted = min(max(over[giver], under[taker]), spare, room)
+        gain = min(wanted, max(over[giver], 0)) + min(wanted, max(under[taker], 0))
+        if gain > best:
+            best, found = gain, (giver, taker, int(wanted))
     return found
 
 
