@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/start_up.py [--rounds 7]
 
-Every round starts each command once, one after the other, in processes of their own; the figure is the ratio to `import torch` of the
-same round, median and range. Byte code must be compiled (the Makefile does it): without it every start is several times slower.
+Every round starts each command once, one after the other, in processes of their own; the figure is the ratio to `import torch`
+of the same round, median and range. Byte code must be compiled (the Makefile does it): without it every start is several times slower.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def seconds(command: list[str], folder: str) -> float:
 def start_up(rounds: int) -> None:
     """Print the ratio of every command to `import torch`."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([*CROSSWIND, "run", "demo", "--scale", "tiny", "--out", "store"], check=True, capture_output=True, cwd=folder)
+        subprocess.run(
+            [*CROSSWIND, "run", "demo", "--scale", "tiny", "--out", "store"], check=True, capture_output=True, cwd=folder
+        )
         commands = {name: [*CROSSWIND, *name.split()] for name in ("--help", "list methods", "list", "plan demo")}
         commands["status"] = [*CROSSWIND, "status", "store"]
         commands["plan jeon2025/sizes"] = [*CROSSWIND, "plan", "jeon2025/sizes"]
@@ -51,7 +53,9 @@ def planning(rounds: int) -> None:
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import load_study
 
-    study = load_study("demo", None, ["seeds=100", "methods.groupdro.eta=[0.001,0.003,0.01,0.03,0.1,0.3,1,2,3]", "training.lr=[0.001,0.01]"])
+    study = load_study(
+        "demo", None, ["seeds=100", "methods.groupdro.eta=[0.001,0.003,0.01,0.03,0.1,0.3,1,2,3]", "training.lr=[0.001,0.01]"]
+    )
     found = []
     for _ in range(rounds):
         started = time.perf_counter()

@@ -53,8 +53,9 @@ def split(
 ) -> Split:
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
-    `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth. `draw`: "all", rows a cell, or {"total": n}. The
-    evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` redraws training and validation rows.
+    `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth. `draw`: "all", rows a cell, or
+    {"total": n}. The evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` redraws training and
+    validation rows.
     """
     law = parse_shift([] if shift is None else shift, "shift") if not isinstance(shift, Shift) else shift
     plan = SplitPlan(
@@ -119,4 +120,3 @@ def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dic
         rows = split.validation[name] if name in split.validation else split.evaluation[name]
         found[name] = scores(predictions, rows.group_names, split.class_names)
     return found
-

@@ -62,7 +62,13 @@ ROWS = "path,y,colour\n" + "".join(f"{letter}.png,{i % 2},{'red' if i < 4 else '
 def of_table(**options: Any) -> str:
     entry = {"source": "table", "options": {"path": "t.csv", "images": "images", **options}, "label": "y", "attributes": ["colour"]}
     return yaml.safe_dump(
-        {"data": {"own": entry}, "shifts": {"none": []}, "models": ["mlp"], "training": {"steps": 2, "validate_every": 1}, "seeds": 1}
+        {
+            "data": {"own": entry},
+            "shifts": {"none": []},
+            "models": ["mlp"],
+            "training": {"steps": 2, "validate_every": 1},
+            "seeds": 1,
+        }
     )
 
 
@@ -137,7 +143,9 @@ CASES = [
     Case("unknown method", edited("methods", to={"gruopdro": {}, "erm": {}}), ("methods", "'gruopdro'", "'groupdro'")),
     Case("unknown model", edited("models", to=["resnet19"]), ("models", "'resnet19'", "resnet18")),
     Case("unknown source", edited("data", "digits", "source", to="digit"), ("data.digits.source", "'digits'")),
-    Case("unknown source option", edited("data", "digits", "options", to={"sise": 32}), ("data.digits.options", "'sise'", "'size'")),
+    Case(
+        "unknown source option", edited("data", "digits", "options", to={"sise": 32}), ("data.digits.options", "'sise'", "'size'")
+    ),
     Case("unknown label", edited("data", "digits", "label", to="diget"), ("data.digits.label", "'digit'")),
     Case("unknown attribute", edited("data", "digits", "attributes", to=["inc"]), ("data.digits.attributes", "'ink'")),
     Case("label as attribute", edited("data", "digits", "attributes", to=["digit"]), ("data.digits.attributes", "label")),
@@ -145,7 +153,11 @@ CASES = [
     Case("unknown shift type", edited("shifts", "SC", to={"type": "spurious"}), ("shifts.SC", "'spurious", "spurious-correlation")),
     Case("shift without type", edited("shifts", "SC", to={"attribute": "ink"}), ("shifts.SC", "type", "spurious-correlation")),
     Case("attribute of shift", edited("shifts", "SC", "attribute", to="inkk"), ("shifts.SC", "'inkk'", "'ink'")),
-    Case("value of shift", edited("shifts", "U", to={"type": "unseen-data", "attribute": "ink", "unseen": ["rde"]}), ("shifts.U", "'rde'", "red")),
+    Case(
+        "value of shift",
+        edited("shifts", "U", to={"type": "unseen-data", "attribute": "ink", "unseen": ["rde"]}),
+        ("shifts.U", "'rde'", "red"),
+    ),
     Case("unknown shift field", edited("shifts", "SC", "counterexample", to=0.1), ("shifts.SC", "'counterexamples'")),
     Case("composition of nothing", edited("shifts", "X", to=["SC", "LDD"]), ("shifts.X", "'LDD'", "SC")),
     Case("composition of itself", edited("shifts", "X", to=["SC", "X"]), ("shifts", "itself")),
@@ -167,7 +179,11 @@ CASES = [
     Case("strength above one", edited("shifts", "SC", "strength", to=1.5), ("shifts.SC", "strength", "[0, 1]")),
     Case("label noise above one", edited("label_noise", to=1.5), ("label_noise",)),
     Case("more rows than exist", edited("sizes", to={"a": {"total": 100_000}}), ("100000", "rows")),
-    Case("everything unseen", edited("shifts", "U", to={"type": "unseen-data", "attribute": "ink", "unseen": ["red", "green", "blue"]}), ("unseen",)),
+    Case(
+        "everything unseen",
+        edited("shifts", "U", to={"type": "unseen-data", "attribute": "ink", "unseen": ["red", "green", "blue"]}),
+        ("unseen",),
+    ),
     Case("empty training", edited("sizes", to={"a": {"total": 0}}), ("sizes.a",)),
     Case("negative draw", edited("sizes", to={"a": -4}), ("sizes.a",)),
     Case("draw of a word", edited("sizes", to={"a": "everything"}), ("sizes.a", "all")),
@@ -179,7 +195,13 @@ CASES = [
     Case("truncated image", of_table(), ("c.png",), prepare=truncated),
     Case("not an image", of_table(), ("c.png",), prepare=not_image),
     Case("null label", of_table(), ("y", "row"), plan(), lambda tmp: table(tmp, ROWS.replace("b.png,1", "b.png,"))),
-    Case("nan label", of_table(), ("y",), plan(), lambda tmp: table(tmp, ROWS.replace("b.png,1", "b.png,nan").replace(",0,", ",0.5,"))),
+    Case(
+        "nan label",
+        of_table(),
+        ("y",),
+        plan(),
+        lambda tmp: table(tmp, ROWS.replace("b.png,1", "b.png,nan").replace(",0,", ",0.5,")),
+    ),
     Case("ragged csv", of_table(), ("t.csv",), plan(), lambda tmp: table(tmp, ROWS + "a.png,1,red,extra,more\n")),
     Case("outside the folder", of_table(), ("../",), plan(), lambda tmp: table(tmp, ROWS.replace("b.png", "../t.csv"))),
     Case("one class", of_table(), ("y", "one value"), plan(), lambda tmp: table(tmp, ROWS.replace(",1,", ",0,"))),
@@ -201,8 +223,19 @@ CASES = [
     Case("store that is no database", edited("seeds", to=1), ("store.sqlite",), prepare=broken_store),
     Case("store of another program", edited("seeds", to=1), ("store.sqlite",), prepare=newer_store),
     Case("report of an unreadable store", None, ("store.sqlite",), ("report", "{out}"), broken_store),
-    Case("store of an unknown database", edited("seeds", to=1), ("store",), ("run", "{study}", "--out", "{out}", "--store", "oracel://x")),
-    Case("out is a file", edited("seeds", to=1), ("taken",), ("run", "{study}", "--out", "{tmp}/taken"), lambda tmp: (tmp / "taken").write_text("x")),
+    Case(
+        "store of an unknown database",
+        edited("seeds", to=1),
+        ("store",),
+        ("run", "{study}", "--out", "{out}", "--store", "oracel://x"),
+    ),
+    Case(
+        "out is a file",
+        edited("seeds", to=1),
+        ("taken",),
+        ("run", "{study}", "--out", "{tmp}/taken"),
+        lambda tmp: (tmp / "taken").write_text("x"),
+    ),
 ]
 
 

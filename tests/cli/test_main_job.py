@@ -33,7 +33,9 @@ def said(arguments: list[str], capsys: Any) -> str:
 
 def test_every_run_is_finished(store: Path, capsys: Any) -> None:
     status = json.loads(said(["status", str(store), "--json"], capsys))
-    assert status == [{"name": "demo", "pending": 0, "running": 0, "finished": 20, "diverged": 0, "failed": 0, "total": 20, "failures": []}]
+    assert status == [
+        {"name": "demo", "pending": 0, "running": 0, "finished": 20, "diverged": 0, "failed": 0, "total": 20, "failures": []}
+    ]
 
 
 def test_the_table_names_every_method_and_shift(store: Path, capsys: Any) -> None:
@@ -118,7 +120,14 @@ def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
         "heavy = [name for name in ('torch', 'torchvision', 'sklearn', 'pandas', 'scipy.stats', 'PIL') if name in sys.modules];"
         "print(status, heavy, file=sys.stderr)"
     )
-    commands = [["--help"], ["list", "methods"], ["plan", "demo"], ["plan", "jeon2025/sizes"], ["status", str(store)], ["report", str(store)]]
+    commands = [
+        ["--help"],
+        ["list", "methods"],
+        ["plan", "demo"],
+        ["plan", "jeon2025/sizes"],
+        ["status", str(store)],
+        ["report", str(store)],
+    ]
     commands += [["show", "method", "groupdro"], ["show", "training"], ["schema"], ["list"]]
     for command in commands:
         done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
@@ -141,15 +150,18 @@ def test_the_readme_python_runs(tmp_path: Path, capsys: Any) -> None:
 def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONPATH")}
     build = "import hatchling.build, sys; print(hatchling.build.build_wheel(sys.argv[1]))"
-    name = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()[-1]
+    name = subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()[-1]
     import zipfile
 
     with zipfile.ZipFile(tmp_path / name) as wheel:
         names = wheel.namelist()
         wheel.extractall(tmp_path / "site")
     assert {"crosswind/_studies/demo.yaml", "crosswind/_studies/jeon2025/sizes.yaml", "crosswind/py.typed"} <= set(names)
+    site, here = str(tmp_path / "site"), str(tmp_path)
     code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import crosswind; assert crosswind.__file__.startswith({str(tmp_path)!r});"
+        f"import sys; sys.path.insert(0, {site!r}); import crosswind; assert crosswind.__file__.startswith({here!r});"
         "from crosswind.cli.main import main; main()"
     )
     (tmp_path / "empty").mkdir()

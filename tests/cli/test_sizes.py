@@ -98,4 +98,8 @@ def test_spurious_correlation_has_the_counterexamples(draws: dict[tuple[str, str
         (inside if (values["shape"], values["object_color"]) in matched else outside).append(rows)
     assert inside == [40] * 27
     assert sum(outside) == 11
-    assert draws["dsprites", "main", "SC"]["matching"]["object_color"] == {"square": ["red"], "ellipse": ["yellow"], "heart": ["blue"]}
+    assert draws["dsprites", "main", "SC"]["matching"]["object_color"] == {
+        "square": ["red"],
+        "ellipse": ["yellow"],
+        "heart": ["blue"],
+    }

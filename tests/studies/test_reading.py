@@ -13,7 +13,18 @@ from crosswind.studies.spec import json_schema, load_study, study_from
 
 def test_numbers_and_words_follow_yaml_1_2() -> None:
     read = parse("a: 1e-3\nb: no\nc: 010\nd: true\ne: ~\nf: 1.5\ng: '3'\nh: .5\ni: 2024-01-02\nj: 1:30", "x")
-    assert read == {"a": 1e-3, "b": "no", "c": 10, "d": True, "e": None, "f": 1.5, "g": "3", "h": 0.5, "i": "2024-01-02", "j": "1:30"}
+    assert read == {
+        "a": 1e-3,
+        "b": "no",
+        "c": 10,
+        "d": True,
+        "e": None,
+        "f": 1.5,
+        "g": "3",
+        "h": 0.5,
+        "i": "2024-01-02",
+        "j": "1:30",
+    }
 
 
 def test_keys_are_words() -> None:

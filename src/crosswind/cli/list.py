@@ -24,7 +24,9 @@ def room_of(word: str) -> str:
 
 
 def list_command(
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="methods, models, sources, shifts, transforms, estimators or studies.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="methods, models, sources, shifts, transforms, estimators or studies.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what there is: methods, models, sources, shifts, transforms, estimators, studies."""

@@ -16,12 +16,16 @@ DEFAULT_OUT = "crosswind-runs"
 StudyWord = Annotated[
     str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study (crosswind list studies).")
 ]
-StoreWord = Annotated[str, typer.Argument(metavar="STORE", help="The folder that crosswind run wrote (--out), or a postgresql:// URL.")]
+StoreWord = Annotated[
+    str, typer.Argument(metavar="STORE", help="The folder that crosswind run wrote (--out), or a postgresql:// URL.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one field, such as training.steps=100; may be repeated."),
 ]
-Scale = Annotated[str | None, typer.Option("--scale", metavar="tiny|small|paper", help="Lay the study's overlay of this name over it.")]
+Scale = Annotated[
+    str | None, typer.Option("--scale", metavar="tiny|small|paper", help="Lay the study's overlay of this name over it.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")]
 

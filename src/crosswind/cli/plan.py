@@ -19,7 +19,7 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
         print_json(planned.to_json())
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
-    rows = [("source", "shift", "size", "train", "validation", "test", "cells")]
+    rows: list[tuple[str, ...]] = [("source", "shift", "size", "train", "validation", "test", "cells")]
     for draw in planned.draws:
         numbers = (draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells))
         rows.append((draw.source, draw.shift, draw.size, *(str(number) for number in numbers)))
@@ -30,7 +30,9 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
     printed = set()
     for draw in planned.draws:
         for attribute, pairs in draw.matching.items():
-            line = f"matched in {draw.source}, {attribute}: " + ", ".join(f"{name}: {' '.join(values)}" for name, values in pairs.items())
+            line = f"matched in {draw.source}, {attribute}: " + ", ".join(
+                f"{name}: {' '.join(values)}" for name, values in pairs.items()
+            )
             if line not in printed:
                 printed.add(line)
                 typer.echo(line)

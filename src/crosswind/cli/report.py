@@ -23,7 +23,9 @@ def report_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
     form: Annotated[str, typer.Option("--format", metavar="text|csv|latex|json", help="How tables are written.")] = "text",
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write one file a table there instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write one file a table there instead of printing.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the tables of a store: accuracy, difference to the reference paired by seed, worst groups, calibration, runs.
@@ -79,12 +81,8 @@ def _write(tables: list[Table], form: str, out: Path) -> None:
             while name in taken:
                 name, number = f"{table.name}-{number}", number + 1
             taken.add(name)
-            text = {
-                "text": table.to_text,
-                "csv": table.to_csv,
-                "latex": table.to_latex,
-                "json": lambda table=table: json.dumps(table.to_json(), indent=2),
-            }[form]()
+            write = {"text": table.to_text, "csv": table.to_csv, "latex": table.to_latex}.get(form)
+            text = json.dumps(table.to_json(), indent=2) if write is None else write()
             path = out / f"{name}.{SUFFIX[form]}"
             path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
             typer.echo(f"wrote {path}")

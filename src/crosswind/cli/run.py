@@ -24,7 +24,8 @@ JOB = "crosswind.studies.run:execute"
 def run_command(
     study: StudyWord,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes that train at once; default: one a core.")
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes that train at once; default: one a core."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path(DEFAULT_OUT),
     settings: Overrides = None,
@@ -84,9 +85,8 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
         print_json({"status": status_row(store, planned.study.name), "tables": [table.to_json() for table in tables]})
     else:
         typer.echo("\n\n".join(table.to_text() for table in tables))
-        typer.echo(
-            f"\n{summary.executed} runs in {summary.seconds:.0f} s; results are in {where} (crosswind report {where} --study {planned.study.name})"
-        )
+        again = f"crosswind report {where} --study {planned.study.name}"
+        typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s; results are in {where} ({again})")
     return 1 if summary.failed else 0
 
 

@@ -60,7 +60,7 @@ def digest_arrays(arrays: Mapping[str, NDArray[Any]], length: int = 32) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        total.update(array.tobytes() if array.size < 1 else array.reshape(-1).view(np.uint8))
+        total.update(array.tobytes() if array.size < 1 else array.reshape(-1).view(np.uint8).data)
     return total.hexdigest()[:length]
 
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import resolve
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
+from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw, parse_size
 from crosswind.shifts.noise import parse_noise
@@ -58,18 +59,27 @@ def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedD
     key = canonical(values)
     if key in _datasets:
         return _datasets[key]
-    source = load("sources", values["source"], f"{field}.source")
-    dataset: AttributedDataset = source(**values["options"]).load()
+    dataset = open_source(values["source"], values["options"], f"{field}.options")
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
         dataset = dataset.with_units(values["unit"], field=f"{field}.unit")
     if values["derive"] is not None:
-        dataset = derive(dataset, DerivedAttribute.from_values(values["derive"], f"{field}.derive"))
+        dataset = derive(dataset, _derived(values["derive"], f"{field}.derive"))
     while len(_datasets) >= _KEPT:
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
     return dataset
+
+
+def _derived(values: Mapping[str, Any], field: str) -> DerivedAttribute:
+    settings = values["values"]
+    try:
+        return DerivedAttribute(
+            values["name"], tuple(settings), values["transform"], tuple(settings[name] for name in settings), values["mode"]
+        )
+    except InputError as error:
+        raise InputError(f"{field}.{error.field.partition('.')[2] or 'name'}", error.problem, error.choices) from None
 
 
 def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:

@@ -17,21 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, NeedsError, unknown
-from crosswind.core.knobs import Knob, resolve
-from crosswind.core.registry import Facts, facts
-from crosswind.core.types import PlannedRun, canonical, digest
+from crosswind.core.types import PlannedRun, digest
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
 from crosswind.shifts.split import plan_counts
+from crosswind.studies.axes import MethodEntry, Point, check_sampler, grid_of, methods_of, models_of, points_of, training_knobs
 from crosswind.studies.build import PATH_KNOBS, build_dataset, build_shift, build_split_plan, data_values, shift_values
 from crosswind.studies.spec import DataSpec, SetSpec, Study
-from crosswind.training.settings import TrainingSettings
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
 
 FORMAT = 1
-RESERVED = ("method", "training", "sampler", "groups", "environments")
-SAMPLERS = ("uniform", "reweight", "balanced")
 
 
 @dataclass(frozen=True)
@@ -87,9 +83,9 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
-    models = _models(study)
-    training = _grid(_training_knobs(), study.training, "training", "the training loop")
-    methods = _methods(study, training)
+    models = models_of(study)
+    training = grid_of(training_knobs(), study.training, "training", "the training loop")
+    methods = methods_of(study, training)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
@@ -102,7 +98,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     draws: list[DrawReport] = []
     runs: list[PlannedRun] = []
     warnings: dict[str, list[str]] = {}  # text -> the draws it is about
-    for point in _points(study):
+    for point in points_of(study):
         data = study.data[point.data]
         split = _split_values(study, data, point)
         others = {item["source"] for item in split["sets"].values() if item["source"] is not None}
@@ -133,161 +129,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     return Plan(study, tuple(runs), tuple(draws), tuple(told))
 
 
-# -- the axes ---------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Point:
-    data: str
-    shift: str
-    size: str
-    draw: Any
-    noise: Any
-    rows: int | None
-
-    @property
-    def title(self) -> str:
-        return f"{self.data}, {self.shift}, {self.size}"
-
-
-@dataclass(frozen=True)
-class _MethodEntry:
-    label: str
-    facts: Facts
-    points: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]  # (point label, method knobs, training settings)
-    overrides: Mapping[str, Any]
-
-
-def _points(study: Study) -> Iterator[_Point]:
-    noises = study.label_noise if isinstance(study.label_noise, list) else [study.label_noise]
-    if not noises:
-        raise InputError("label_noise", "must not be empty; 0 is none")
-    rows = study.dataset_size if isinstance(study.dataset_size, list) else [study.dataset_size]
-    if not rows:
-        raise InputError("dataset_size", "must not be empty; leave it out for the size that the draw gives")
-    found = 0
-    for data, shift in itertools.product(study.data, study.shifts):
-        for size, entry in study.sizes.items():
-            draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
-            if draw is None:
-                continue
-            for n, noise in itertools.product(rows, noises):
-                found += 1
-                label = size if n is None else (f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}")
-                label_noise = noise if isinstance(noise, dict) else float(noise)
-                named = label if len(noises) == 1 else f"{label}, noise={canonical(noise)}"
-                yield _Point(data, shift, named, draw, label_noise, n)
-    if not found:
-        raise InputError("sizes", "no size names a shift of a data set of this study, so there is nothing to run", study.sizes)
-
-
-def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> Any:
-    for names, chosen in ((study.data, data), (study.shifts, shift)):
-        if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
-            return entry
-        for key in entry:
-            if key not in names:
-                what = "data set" if names is study.data else "shift"
-                raise unknown(f"{path}.{key}", what, key, names)
-        if chosen not in entry:
-            return None
-        path, entry = f"{path}.{chosen}", entry[chosen]
-    return entry
-
-
-def _models(study: Study) -> dict[str, dict[str, Any]]:
-    entries = study.models if isinstance(study.models, dict) else dict.fromkeys(study.models, {})
-    if not entries:
-        raise InputError("models", "must not be empty")
-    out = {}
-    for label, settings in entries.items():
-        settings = dict(settings or {})
-        name = settings.pop("model", label)
-        known = facts("models", name, f"models.{label}")
-        out[label] = {"name": name, "knobs": resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")}
-    return out
-
-
-def _methods(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict[str, _MethodEntry]:
-    entries = study.methods if isinstance(study.methods, dict) else dict.fromkeys(study.methods, {})
-    if not entries:
-        raise InputError("methods", "must not be empty")
-    out = {}
-    for label, settings in entries.items():
-        path = f"methods.{label}"
-        if settings is not None and not isinstance(settings, dict):
-            raise InputError(path, f"must be a mapping of settings, not {settings!r}")
-        settings = dict(settings or {})
-        known = facts("methods", settings.pop("method", label), path)
-        overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
-        _check_overrides(overrides, path)
-        grid = training
-        if "training" in overrides:
-            own = overrides.pop("training")
-            if not isinstance(own, dict):
-                raise InputError(f"{path}.training", f"must be a mapping of settings, not {own!r}")
-            grid = _grid(_training_knobs(), {**study.training, **own}, f"{path}.training", "the training loop")
-        knobs = _grid(known.knobs, settings, path, f"method {known.name!r}")
-        points = tuple(
-            (", ".join(part for part in (first, second) if part), values, train)
-            for (first, values), (second, train) in itertools.product(knobs, grid)
-        )
-        out[label] = _MethodEntry(label, known, points, overrides)
-    return out
-
-
-def _check_overrides(overrides: Mapping[str, Any], path: str) -> None:
-    if "sampler" in overrides:
-        _check_sampler(overrides["sampler"], f"{path}.sampler")
-    for key in ("groups", "environments"):
-        value = overrides.get(key)
-        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-            raise InputError(f"{path}.{key}", f"must be a list of attributes, not {value!r}")
-
-
-def _check_sampler(value: Any, path: str) -> None:
-    if isinstance(value, Mapping):
-        if set(value) != {"mixture"}:
-            raise InputError(path, "must be a word or {mixture: share}", [*SAMPLERS, "{mixture: share}"])
-        share = value["mixture"]
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"{path}.mixture", f"must be a share in [0, 1], not {share!r}")
-    elif value not in SAMPLERS:
-        raise unknown(path, "sampler", value, [*SAMPLERS, "{mixture: share}"])
-
-
-def _training_knobs() -> tuple[Knob, ...]:
-    from crosswind.core.knobs import knobs_of
-
-    return knobs_of(TrainingSettings)
-
-
-def _grid(knobs: tuple[Knob, ...], settings: Mapping[str, Any], path: str, what: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every combination of the settings that are lists, with a label that names what varies."""
-    listed = {item.name for item in knobs if "list" in item.annotation or "tuple" in item.annotation}
-    axes = {name: value for name, value in settings.items() if isinstance(value, list) and name not in listed}
-    for name, values in axes.items():
-        if not values:
-            raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
-        if len({canonical(value) for value in values}) != len(values):
-            raise InputError(f"{path}.{name}", "names a value twice")
-    out = []
-    for chosen in itertools.product(*axes.values()):
-        picked = dict(zip(axes, chosen, strict=True))
-        resolved = resolve(knobs, {**settings, **picked}, path, what)
-        out.append((", ".join(f"{name}={_short(value)}" for name, value in picked.items()), resolved))
-    return out
-
-
-def _short(value: Any) -> str:
-    return format(value, "g") if isinstance(value, float) else str(value)
-
-
 # -- splits -----------------------------------------------------------------------------------------------------------------
 
 
-def _split_values(study: Study, data: DataSpec, point: _Point) -> dict[str, Any]:
-    _check_sampler(study.sampler, "sampler")
+def _split_values(study: Study, data: DataSpec, point: Point) -> dict[str, Any]:
+    check_sampler(study.sampler, "sampler")
     sets = {name: _set_values(study, data, item, name) for name, item in study.sets.items()}
     if not any(item["role"] == "test" for item in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
@@ -413,9 +259,7 @@ def _matching(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, lis
     return out
 
 
-def _report(
-    point: _Point, counts: _Counts, split: Mapping[str, Any], matching: Mapping[str, Mapping[str, list[str]]]
-) -> DrawReport:
+def _report(point: Point, counts: _Counts, split: Mapping[str, Any], matching: Mapping[str, Mapping[str, list[str]]]) -> DrawReport:
     tests = [name for name, item in split["sets"].items() if item["role"] == "test"]
     main_test = "test" if "test" in tests else tests[0]
     validations = [name for name, item in split["sets"].items() if item["role"] == "validation"]
@@ -436,7 +280,7 @@ def _report(
 # -- needs ------------------------------------------------------------------------------------------------------------------
 
 
-def _check_needs(method: _MethodEntry, split: Mapping[str, Any], counts: _Counts, title: str) -> None:
+def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: _Counts, title: str) -> None:
     needs = method.facts.needs
     if needs is None:
         return
@@ -456,7 +300,7 @@ def _check_needs(method: _MethodEntry, split: Mapping[str, Any], counts: _Counts
             )
 
 
-def _doubts(method: _MethodEntry, split: Mapping[str, Any], counts: _Counts) -> list[str]:
+def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: _Counts) -> list[str]:
     needs = method.facts.needs
     environments = method.overrides.get("environments", split["environments"])
     if needs is None or not needs.environments or not counts.environment_is_class(environments):
@@ -469,11 +313,11 @@ def _doubts(method: _MethodEntry, split: Mapping[str, Any], counts: _Counts) -> 
 
 def _runs(
     study: Study,
-    point: _Point,
+    point: Point,
     base: Mapping[str, Any],
     base_key: Mapping[str, Any],
     models: Mapping[str, dict[str, Any]],
-    methods: Mapping[str, _MethodEntry],
+    methods: Mapping[str, MethodEntry],
 ) -> Iterator[PlannedRun]:
     # What the runs of one point share is hashed once: planning 10,000 runs stays well under two seconds.
     heads: dict[str, tuple[dict[str, Any], str]] = {}
@@ -507,7 +351,10 @@ def _distinct(runs: list[PlannedRun]) -> None:
     for run in runs:
         other = seen.setdefault(run.key, run)
         if other is not run:
-            first, second = (f"{item.labels['data']}/{item.labels['shift']}/{item.labels['size']}/{item.labels['method']}" for item in (other, run))
+            first, second = (
+                f"{item.labels['data']}/{item.labels['shift']}/{item.labels['size']}/{item.labels['method']}"
+                for item in (other, run)
+            )
             if (other.labels["data"], other.labels["method"]) == (run.labels["data"], run.labels["method"]):
                 continue  # two shifts or sizes that draw alike: one run serves both rows of the table
             raise InputError("methods", f"{first} and {second} describe the same run; remove one")
@@ -516,4 +363,3 @@ def _distinct(runs: list[PlannedRun]) -> None:
 def _without_paths(values: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: value for name, value in values["options"].items() if name not in PATH_KNOBS}
     return {**values, "options": options}
-

@@ -77,15 +77,16 @@ def _compose(text: str, where: str) -> Any:
         # Events first: aliases, tags and depth are refused before anything is built from them.
         depth, documents = 0, 0
         for event in yaml.parse(text, Loader=_Loader):
-            line = event.start_mark.line + 1
+            line = (event.start_mark.line if event.start_mark else 0) + 1
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise DataError(f"{where}, line {line}: a second document begins; a study file holds one")
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise DataError(f"{where}, line {line}: anchors and aliases (& and *) are not allowed; write the value out")
-            if getattr(event, "tag", None):
-                raise DataError(f"{where}, line {line}: the tag {event.tag!r} is not allowed; write plain values")
+            tag = getattr(event, "tag", None)
+            if tag:
+                raise DataError(f"{where}, line {line}: the tag {tag!r} is not allowed; write plain values")
             if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 depth += 1
                 if depth > MAX_DEPTH:
@@ -121,7 +122,7 @@ def _build(node: Any, where: str, loader: Any) -> Any:
     line = node.start_mark.line + 1
     try:
         # The library's own constructors read 010 as eight and 1:30 as ninety (YAML 1.1).
-        convert = {"tag:yaml.org,2002:int": int, "tag:yaml.org,2002:float": _float}.get(node.tag)
+        convert: Any = {"tag:yaml.org,2002:int": int, "tag:yaml.org,2002:float": _float}.get(node.tag)
         value = convert(node.value) if convert else loader.construct_object(node, deep=True)
     except (ValueError, OverflowError) as error:
         raise DataError(f"{where}, line {line}: {node.value!r} is not a value: {one_line(str(error), 200)}") from None

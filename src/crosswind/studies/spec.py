@@ -15,7 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from crosswind.core.errors import InputError, nearest, one_line
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
 
-__all__ = ["DataSpec", "DeriveSpec", "OfficialSpec", "RolesSpec", "SetSpec", "Study", "json_schema", "load_study", "study_from", "study_path"]
+__all__ = [
+    "DataSpec",
+    "DeriveSpec",
+    "OfficialSpec",
+    "RolesSpec",
+    "SetSpec",
+    "Study",
+    "json_schema",
+    "load_study",
+    "study_from",
+    "study_path",
+]
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
 Value = str | int | float | bool
@@ -42,7 +53,7 @@ class RolesSpec(_Strict):
 
     test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="rows of each cell for testing: a whole number, or a share between 0 and 1; left out: a fifth, or all official test rows",
+        description="rows of each cell for testing, or a share between 0 and 1; left out: a fifth, or all official test rows",
     )
     validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.2, description="rows a cell, or the share of training and validation together"
@@ -115,7 +126,7 @@ class Study(_Strict):
     sizes: dict[Name, Any] = Field(
         default={"all": "all"},
         min_length=1,
-        description="name -> how training rows are drawn: all, a number of rows a cell, {total: n}, or data -> shift -> one of these",
+        description="name -> how training rows are drawn: all, rows a cell, {total: n}, or data -> shift -> one of these",
     )
     sets: dict[Name, SetSpec] = Field(
         default={
@@ -135,9 +146,12 @@ class Study(_Strict):
     dataset_size: int | list[int] | None = Field(
         default=None, description="training rows in all, by the shift's weights; a list makes one study point each"
     )
-    models: list[str] | dict[Name, dict[str, Any] | None] = Field(default=["resnet-w16"], description="models, with settings if any")
+    models: list[str] | dict[Name, dict[str, Any] | None] = Field(
+        default=["resnet-w16"], description="models, with settings if any"
+    )
     methods: list[str] | dict[Name, dict[str, Any] | None] = Field(
-        default=["erm"], description="methods, with settings; a list of values is a grid; training, sampler and method may be set too"
+        default=["erm"],
+        description="methods, with settings; a list of values is a grid; training, sampler and method may be set too",
     )
     training: dict[str, Any] = Field(
         default={}, description="settings of the training loop (crosswind show training); a list of values is a grid"
@@ -271,7 +285,11 @@ def _wanted(item: Any) -> str:
 
 
 def _is_branch(word: str) -> bool:
-    return "[" in word or word.startswith("constrained-") or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec")
+    return (
+        "[" in word
+        or word.startswith("constrained-")
+        or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec")
+    )
 
 
 def _fields_at(path: Sequence[str]) -> list[str]:

@@ -1,0 +1,178 @@
+"""The axes of a study: its points (data, shift, size, noise), its models and its methods with their grids.
+
+Names and settings are checked here against what is registered; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.knobs import Knob, knobs_of, resolve
+from crosswind.core.registry import Facts, facts
+from crosswind.core.types import canonical
+from crosswind.studies.spec import Study
+from crosswind.training.settings import TrainingSettings
+
+__all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_knobs"]
+
+RESERVED = ("method", "training", "sampler", "groups", "environments")
+SAMPLERS = ("uniform", "reweight", "balanced")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place of a study: a data set under a shift, at a size, with label noise; every method and model is run there."""
+
+    data: str
+    shift: str
+    size: str
+    draw: Any
+    noise: Any
+    rows: int | None
+
+    @property
+    def title(self) -> str:
+        """How errors and warnings name it."""
+        return f"{self.data}, {self.shift}, {self.size}"
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """A row of the study's tables: a method with its grid, `points` of (label, knobs, training settings)."""
+
+    label: str
+    facts: Facts
+    points: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]  # (point label, method knobs, training settings)
+    overrides: Mapping[str, Any]
+
+
+def points_of(study: Study) -> Iterator[Point]:
+    """Every point of the study, in the order of the file. Raises `InputError` where there is none."""
+    noises = study.label_noise if isinstance(study.label_noise, list) else [study.label_noise]
+    if not noises:
+        raise InputError("label_noise", "must not be empty; 0 is none")
+    rows = study.dataset_size if isinstance(study.dataset_size, list) else [study.dataset_size]
+    if not rows:
+        raise InputError("dataset_size", "must not be empty; leave it out for the size that the draw gives")
+    found = 0
+    for data, shift in itertools.product(study.data, study.shifts):
+        for size, entry in study.sizes.items():
+            draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
+            if draw is None:
+                continue
+            for n, noise in itertools.product(rows, noises):
+                found += 1
+                label = size if n is None else (f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}")
+                label_noise = noise if isinstance(noise, dict) else float(noise)
+                named = label if len(noises) == 1 else f"{label}, noise={canonical(noise)}"
+                yield Point(data, shift, named, draw, label_noise, n)
+    if not found:
+        raise InputError("sizes", "no size names a shift of a data set of this study, so there is nothing to run", study.sizes)
+
+
+def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> Any:
+    for names, chosen in ((study.data, data), (study.shifts, shift)):
+        if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
+            return entry
+        for key in entry:
+            if key not in names:
+                what = "data set" if names is study.data else "shift"
+                raise unknown(f"{path}.{key}", what, key, names)
+        if chosen not in entry:
+            return None
+        path, entry = f"{path}.{chosen}", entry[chosen]
+    return entry
+
+
+def models_of(study: Study) -> dict[str, dict[str, Any]]:
+    """Label -> name and resolved knobs of every model."""
+    entries = study.models if isinstance(study.models, dict) else dict.fromkeys(study.models, {})
+    if not entries:
+        raise InputError("models", "must not be empty")
+    out = {}
+    for label, settings in entries.items():
+        settings = dict(settings or {})
+        name = settings.pop("model", label)
+        known = facts("models", name, f"models.{label}")
+        out[label] = {"name": name, "knobs": resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")}
+    return out
+
+
+def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict[str, MethodEntry]:
+    """Label -> method with its grid; `training` is the grid of the study's training settings."""
+    entries = study.methods if isinstance(study.methods, dict) else dict.fromkeys(study.methods, {})
+    if not entries:
+        raise InputError("methods", "must not be empty")
+    out = {}
+    for label, settings in entries.items():
+        path = f"methods.{label}"
+        if settings is not None and not isinstance(settings, dict):
+            raise InputError(path, f"must be a mapping of settings, not {settings!r}")
+        settings = dict(settings or {})
+        known = facts("methods", settings.pop("method", label), path)
+        overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
+        _check_overrides(overrides, path)
+        grid = training
+        if "training" in overrides:
+            own = overrides.pop("training")
+            if not isinstance(own, dict):
+                raise InputError(f"{path}.training", f"must be a mapping of settings, not {own!r}")
+            grid = grid_of(training_knobs(), {**study.training, **own}, f"{path}.training", "the training loop")
+        knobs = grid_of(known.knobs, settings, path, f"method {known.name!r}")
+        points = tuple(
+            (", ".join(part for part in (first, second) if part), values, train)
+            for (first, values), (second, train) in itertools.product(knobs, grid)
+        )
+        out[label] = MethodEntry(label, known, points, overrides)
+    return out
+
+
+def _check_overrides(overrides: Mapping[str, Any], path: str) -> None:
+    if "sampler" in overrides:
+        check_sampler(overrides["sampler"], f"{path}.sampler")
+    for key in ("groups", "environments"):
+        value = overrides.get(key)
+        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            raise InputError(f"{path}.{key}", f"must be a list of attributes, not {value!r}")
+
+
+def check_sampler(value: Any, path: str) -> None:
+    """Refuse what is no sampler."""
+    if isinstance(value, Mapping):
+        if set(value) != {"mixture"}:
+            raise InputError(path, "must be a word or {mixture: share}", [*SAMPLERS, "{mixture: share}"])
+        share = value["mixture"]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InputError(f"{path}.mixture", f"must be a share in [0, 1], not {share!r}")
+    elif value not in SAMPLERS:
+        raise unknown(path, "sampler", value, [*SAMPLERS, "{mixture: share}"])
+
+
+def training_knobs() -> tuple[Knob, ...]:
+    """The settings of the training loop."""
+    return knobs_of(TrainingSettings)
+
+
+def grid_of(knobs: tuple[Knob, ...], settings: Mapping[str, Any], path: str, what: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every combination of the settings that are lists, with a label that names what varies."""
+    listed = {item.name for item in knobs if "list" in item.annotation or "tuple" in item.annotation}
+    axes = {name: value for name, value in settings.items() if isinstance(value, list) and name not in listed}
+    for name, values in axes.items():
+        if not values:
+            raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
+        if len({canonical(value) for value in values}) != len(values):
+            raise InputError(f"{path}.{name}", "names a value twice")
+    out = []
+    for chosen in itertools.product(*axes.values()):
+        picked = dict(zip(axes, chosen, strict=True))
+        resolved = resolve(knobs, {**settings, **picked}, path, what)
+        out.append((", ".join(f"{name}={_short(value)}" for name, value in picked.items()), resolved))
+    return out
+
+
+def _short(value: Any) -> str:
+    return format(value, "g") if isinstance(value, float) else str(value)
