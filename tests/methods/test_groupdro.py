@@ -47,11 +47,15 @@ def test_weights_and_loss_by_hand() -> None:
 
 
 def test_adjustment_by_hand() -> None:
-    """C = 2, n = (4, 16), eta = ln 2, losses 1 and 1: exponents 1 + 2/2 = 2 and 1 + 2/4 = 1.5; q = (4, 2^1.5) / (4 + 2^1.5)."""
+    """C = 2, n = (4, 16, 1), eta = ln 2, losses 1 and 1, group 2 absent: exponents 1 + 2/2 = 2, 1 + 2/4 = 1.5 and 0.
+
+    q = (4, 2^1.5, 1) / (5 + 2^1.5); the loss is q_0 + q_1: the adjustment moves q and is no part of the loss.
+    """
     method = GroupDRO(eta=math.log(2), adjustment=2.0)
-    found = method.loss({"model": nn.Identity()}, batch([1, 1], [0, 1]), method.state(info((4, 16))))
-    assert found.state["log_q"].exp().tolist() == pytest.approx([4 / (4 + 2**1.5), 2**1.5 / (4 + 2**1.5)])
-    assert float(found.total) == pytest.approx(1.0)  # the adjustment moves q, not the loss
+    found = method.loss({"model": nn.Identity()}, batch([1, 1], [0, 1]), method.state(info((4, 16, 1))))
+    whole = 5 + 2**1.5
+    assert found.state["log_q"].exp().tolist() == pytest.approx([4 / whole, 2**1.5 / whole, 1 / whole])
+    assert float(found.total) == pytest.approx((4 + 2**1.5) / whole)
 
 
 def test_no_gradient_flows_through_the_weights() -> None:

@@ -32,6 +32,8 @@ def test_small_set_runs_on_over_epochs() -> None:
     assert len(set(ids[343:])) == 41
     assert [batch.epoch for batch in batches] == [0, 2, 5]  # 0, 128 // 49, 256 // 49
     assert not np.array_equal(ids[:49], ids[49:98])
+    visits = np.concatenate([rows.rows_of(step)[1] for step in range(3)])
+    assert np.array_equal(visits, np.arange(384) // 49)
 
 
 def test_batch_is_a_function_of_seed_stage_and_step() -> None:

@@ -61,18 +61,20 @@ class ResNet18(Backbone):
 @register("resnet-w16", kind="model")
 @dataclass(frozen=True)
 class ResNetW16(Backbone):
-    """A narrow 18-layer residual network of widths 16, 32, 64, 128 with a 3x3 stem of stride 1, for laptops.
+    """A narrow 18-layer residual network of widths 16, 32, 64, 128 with a 3x3 stem, for laptops.
 
     torchvision's `BasicBlock`, two a layer; parameter names as in resnet18; features of 128. 0.7 million parameters. No paper's
     network: the widths are ours.
     """
+
+    stride: int = knob(2, domain="{1, 2}", doc="stride of the stem; 2 costs a quarter of 1")
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
         channels, *_ = _image_shape(input_shape, "resnet-w16")
         widths = (16, 32, 64, 128)
         parts: dict[str, nn.Module] = {
-            "conv1": _conv3x3(channels, 16),
+            "conv1": _conv3x3(channels, 16, self.stride),
             "bn1": nn.BatchNorm2d(16),
             "relu": nn.ReLU(inplace=True),
             "maxpool": nn.Identity(),
@@ -151,8 +153,8 @@ def _image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int
     return channels, height, width
 
 
-def _conv3x3(before: int, after: int) -> nn.Conv2d:
-    return nn.Conv2d(before, after, 3, stride=1, padding=1, bias=False)
+def _conv3x3(before: int, after: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
 
 
 def _basic_layer(before: int, after: int, stride: int) -> nn.Sequential:
