@@ -8,14 +8,27 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.shifts.worlds import cell_counts, jeon, plan, world
+from tests.shifts.worlds import cell_counts, cells_of, jeon, plan, world
 
 from crosswind.core.errors import InputError
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import parse_shift
+from crosswind.shifts.base import NormalForm, parse_shift
 from crosswind.shifts.draw import DatasetSize, parse_draw, parse_size
-from crosswind.shifts.split import Roles, SetPlan, Split, make_split, parse_roles, parse_sampler, parse_sets, plan_counts
+from crosswind.shifts.split import (
+    Roles,
+    SetPlan,
+    Split,
+    cell_index,
+    deal_of,
+    make_split,
+    parse_roles,
+    parse_sampler,
+    parse_sets,
+    plan_counts,
+)
+from crosswind.shifts.split.allot import Fields, allot
+from crosswind.shifts.split.index import sorted_rows
 
 SHIFTS = st.sampled_from(["uniform", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS"])
 
@@ -459,3 +472,45 @@ def test_plain_values_are_read_back() -> None:
     described = {name: item.describe() for name, item in study.sets.items()}
     assert {name: item.describe() for name, item in parse_sets(described).items()} == described
     assert study.describe()["draw"] == {"base": 4}
+
+
+def test_test_rows_do_not_depend_on_which_run_is_the_first() -> None:
+    sets = {"test": SetPlan("test", draw=parse_draw({"total": 7}))}
+    study = plan(jeon("SC"), 3, 1, Roles(5, 0.2), sets=sets)
+    first, second = (make_split({"d": world((2, 3), 20)}, "d", study, seed) for seed in (0, 1))
+    assert (first.evaluation["test"].rows == second.evaluation["test"].rows).all()
+    assert (first.train.rows != second.train.rows).any()
+
+
+def test_a_supplement_takes_only_what_the_one_before_left() -> None:
+    """One row in the region of both: the first has it, the second has none."""
+    data = world((2, 2), np.array([[9, 1], [9, 9]]))
+    twice = [{"type": "low-data-drift", "attribute": "a", "count": 3}, {"type": "only", "attribute": "y", "values": "y0"}]
+    form = parse_shift(twice).normal_form(cells_of(2, 2))
+    both = NormalForm(form.shape, form.factors, form.supplements * 2)
+    pool = deal_of(cell_index(data, "y", ("a",)), data, Roles(0, 0), 0, frozenset({"test", "validation", "train"})).pool("train")
+    allotment = allot(both, pool, "rows", parse_draw(2), 0, Fields())
+    assert allotment.counts.tolist() == [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert allotment.warnings == [f"a supplement asks for 3 rows and its region has {left} left" for left in (1, 0)]
+
+
+def test_a_unit_over_several_cells_goes_where_its_lowest_cell_sends_it() -> None:
+    """Four units have a row in both cells, four only in the second; one unit a home cell is tested: 1 row and 1 + 1 rows."""
+    attributes = (Attribute("y", ("y0",)), Attribute("a", ("a0", "a1")))
+    codes = np.array([[0] * 12, [0] * 4 + [1] * 8])
+    data = AttributedDataset("units", AttributeTable(attributes, codes), units=np.array([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]))
+    split = make_split({"d": data}, "d", plan(None, "all", 1, Roles(1, 0)), 0)
+    assert cell_counts(data, split.evaluation["test"], ("a",)).tolist() == [1, 2]
+    assert cell_counts(data, split.train, ("a",)).tolist() == [3, 6]
+
+
+def test_rows_sort_by_cell_and_whole_hash_even_where_leading_bits_agree() -> None:
+    generator = np.random.default_rng(0)
+    codes = generator.integers(0, 3, 500).astype(np.uint16)
+    hashes = generator.integers(0, 1 << 8, 500).astype(np.uint64) | (
+        generator.integers(0, 3, 500).astype(np.uint64) << np.uint64(60)
+    )
+    wanted = sorted(range(500), key=lambda row: (codes[row], hashes[row], row))
+    assert sorted_rows(codes, 3, hashes).tolist() == wanted
+    many = codes.astype(np.uint64) << np.uint64(45)
+    assert sorted_rows(many, 1 << 47, hashes).tolist() == wanted
