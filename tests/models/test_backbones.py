@@ -73,14 +73,15 @@ def test_small_stem_keeps_the_resolution() -> None:
     assert build_model("resnet18", {}, (1, 32, 32), 2, 0).eval()(x[:, :1]).shape == (1, 2)
 
 
-def test_narrow_resnet_has_its_widths_and_torchvisions_names() -> None:
+@pytest.mark.parametrize("stride", [1, 2])
+def test_narrow_resnet_has_its_widths_and_torchvisions_names(stride: int) -> None:
     from torchvision.models import resnet18
 
-    model = build_model("resnet-w16", {}, (3, 32, 32), 1000, 0)
+    model = build_model("resnet-w16", {"stride": stride}, (3, 32, 32), 1000, 0)
     taps = model.taps(torch.rand(1, 3, 32, 32), model.stages)
-    assert [tuple(taps[stage].shape[1:]) for stage in model.stages] == [
-        (16, 32, 32), (16, 32, 32), (32, 16, 16), (64, 8, 8), (128, 4, 4),
-    ]  # fmt: skip
+    sides = [side // stride for side in (32, 32, 16, 8, 4)]
+    shapes = [(width, side, side) for width, side in zip((16, 16, 32, 64, 128), sides, strict=True)]
+    assert [tuple(taps[stage].shape[1:]) for stage in model.stages] == shapes
     assert model.state_dict().keys() == resnet18().state_dict().keys()
 
 
