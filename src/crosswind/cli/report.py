@@ -62,7 +62,8 @@ def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
     from crosswind.reports.tables import number_table, result_tables
 
     resolved = store.study(study)["resolved"]
-    results = store.results(study)
+    # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
+    results = [row for row in store.results(study) if row.get("role") != "base"]
     if tidy:
         return [number_table(results, resolved["reference"], resolved["selection"])]
     return result_tables(results, resolved["reference"], resolved["selection"])

@@ -23,7 +23,7 @@ from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
 
-__all__ = ["All", "Cells", "NormalForm", "Shift", "Supplement", "code_of", "codes_of", "exact", "parse_shift"]
+__all__ = ["All", "Cells", "NormalForm", "Shift", "Supplement", "code_of", "codes_of", "exact", "frozen", "parse_shift"]
 
 
 @dataclass(frozen=True)

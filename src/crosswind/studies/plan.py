@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from crosswind.core.errors import InputError, NeedsError, unknown
+from crosswind.core.knobs import resolve
+from crosswind.core.registry import facts
 from crosswind.core.types import PlannedRun, digest
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import Cells
 from crosswind.shifts.split import plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, grid_of, methods_of, models_of, points_of, training_knobs
-from crosswind.studies.build import PATH_KNOBS, build_dataset, build_shift, build_split_plan, data_values, shift_values
+from crosswind.studies.build import PATH_KNOBS, build_dataset, build_split_plan, data_values, shift_values
+from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.spec import DataSpec, SetSpec, Study
+from crosswind.training.settings import TrainingSettings, base_settings, check_switches
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
 
@@ -106,24 +106,24 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             raise unknown("sets", "data set", other, datasets)
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
         with _named(split):
-            counts = _Counts(plan_counts(used, point.data, build_split_plan(split)))
-        draws.append(_report(point, counts, split, _matching(split, counts.cells)))
+            counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
+        draws.append(_report(point, counts, split, matching_of(split, counts.cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
         for method in methods.values():
             _check_needs(method, split, counts, point.title)
+            _check_lengths(method, counts.train_rows, point.title)
             for text in _doubts(method, split, counts):
                 warnings.setdefault(text, []).append(point.title)
-        base = {
+        common = {
             "format": FORMAT,
             "data": {name: values[name] for name in used},
             "main": point.data,
             "split": split,
-            "keep": study.keep,
             "threads": 1,
         }
-        base_key = {**base, "data": {name: keyed[name] for name in used}}
-        runs += _runs(study, point, base, base_key, models, methods)
+        common_key = {**common, "data": {name: keyed[name] for name in used}}
+        runs += _runs(study, point, common, common_key, models, methods)
     _distinct(runs)
     told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
     return Plan(study, tuple(runs), tuple(draws), tuple(told))
@@ -203,63 +203,9 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         raise unknown(f"{path}.roles.official.column", "attribute", spec.roles.official.column, names)
 
 
-class _Counts:
-    """What `plan_counts` says of one draw, and what follows from it."""
-
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.cells: Cells = told["train_cells"]
-        self.counts: NDArray[np.int64] = told["train_counts"]
-        self.train_rows: int = told["train_rows"]
-        self.set_rows: Mapping[str, int] = told["sets"]
-        self.warnings: list[str] = told["warnings"]
-        self.notes: list[str] = told["notes"]
-        self.defaults = {True: told["groups"], False: told["environments"]}
-
-    def by_name(self) -> dict[str, int]:
-        """Training rows of every cell that has any."""
-        flat = self.counts.ravel()
-        return {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
-
-    def together(self, names: Sequence[str] | None, with_label: bool) -> NDArray[np.int64]:
-        """Training rows by label (axis 0) and by the cells of the named attributes (axis 1); None is the default."""
-        chosen = self.defaults[with_label] if names is None else names
-        axes = [self.cells.axis(name, "groups" if with_label else "environments") for name in chosen if name in self.cells.names]
-        other = tuple(axis for axis in range(1, len(self.cells.shape)) if axis not in axes)
-        return self.counts.sum(axis=other).reshape(self.cells.shape[0], -1)
-
-    def count(self, names: Sequence[str] | None, with_label: bool) -> int:
-        """How many groups (with the label) or environments (without) have training rows."""
-        rows = self.together(names, with_label)
-        return int(np.count_nonzero(rows if with_label else rows.sum(axis=0)))
-
-    def environment_is_class(self, names: Sequence[str] | None) -> bool:
-        """Whether most rows of the environments have one class: then aligning environments erases the label."""
-        rows = self.together(names, False)
-        by_environment = rows[:, rows.sum(axis=0) > 0]
-        shares = by_environment.max(axis=0).sum() / max(1, by_environment.sum())
-        even = (by_environment.sum(axis=1) > 0).sum()
-        return bool(even > 1 and shares > 0.9)
-
-
-def _matching(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, list[str]]]:
-    """For each spurious correlation of the draw: the values that go with each class."""
-    out = {}
-    for component in split["shift"]:
-        if component.get("type") != "spurious-correlation":
-            continue
-        name = component["attribute"]
-        weights = build_shift([component], f"shifts.{split['shift_name']}").normal_form(cells).weights
-        axis = cells.axis(name, "attribute")
-        table = weights.max(axis=tuple(other for other in range(1, weights.ndim) if other != axis))
-        values = cells.axes[axis].values
-        out[name] = {
-            label: [values[code] for code in np.flatnonzero(row == table.max())]
-            for label, row in zip(cells.label.values, table, strict=True)
-        }
-    return out
-
-
-def _report(point: Point, counts: _Counts, split: Mapping[str, Any], matching: Mapping[str, Mapping[str, list[str]]]) -> DrawReport:
+def _report(
+    point: Point, counts: DrawCounts, split: Mapping[str, Any], matching: Mapping[str, Mapping[str, list[str]]]
+) -> DrawReport:
     tests = [name for name, item in split["sets"].items() if item["role"] == "test"]
     main_test = "test" if "test" in tests else tests[0]
     validations = [name for name, item in split["sets"].items() if item["role"] == "validation"]
@@ -280,7 +226,7 @@ def _report(point: Point, counts: _Counts, split: Mapping[str, Any], matching: M
 # -- needs ------------------------------------------------------------------------------------------------------------------
 
 
-def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: _Counts, title: str) -> None:
+def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts, title: str) -> None:
     needs = method.facts.needs
     if needs is None:
         return
@@ -300,7 +246,7 @@ def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: _Counts,
             )
 
 
-def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: _Counts) -> list[str]:
+def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:
     needs = method.facts.needs
     environments = method.overrides.get("environments", split["environments"])
     if needs is None or not needs.environments or not counts.environment_is_class(environments):
@@ -314,36 +260,71 @@ def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: _Counts) -> l
 def _runs(
     study: Study,
     point: Point,
-    base: Mapping[str, Any],
-    base_key: Mapping[str, Any],
+    common: Mapping[str, Any],
+    common_key: Mapping[str, Any],
     models: Mapping[str, dict[str, Any]],
     methods: Mapping[str, MethodEntry],
 ) -> Iterator[PlannedRun]:
-    # What the runs of one point share is hashed once: planning 10,000 runs stays well under two seconds.
-    heads: dict[str, tuple[dict[str, Any], str]] = {}
-    for label, method in methods.items():
-        split = {**base["split"], **method.overrides}
-        key_split = {name: value for name, value in split.items() if name not in ("shift_name", "size_field")}
-        heads[label] = ({**base, "split": split}, digest({**base_key, "split": key_split}))
+    """The runs of one point. A run that others start from comes before them, once."""
+
+    def head_of(overrides: Mapping[str, Any], keep: str) -> tuple[dict[str, Any], str]:
+        # What the runs of one point share is hashed once: planning 10,000 runs stays well under two seconds.
+        split = {**common["split"], **overrides}
+        told = {name: value for name, value in split.items() if name not in ("shift_name", "size_field")}
+        return {**common, "split": split, "keep": keep}, digest({**common_key, "split": told, "keep": keep})
+
+    heads = {label: head_of(method.overrides, study.keep) for label, method in methods.items()}
+    base_head = head_of({}, "all" if study.keep == "all" else "selected")
+    place = {"data": point.data, "shift": point.shift, "size": point.size}
+    told: set[str] = set()
     for seed, (model_label, model), method in itertools.product(study.seed_list, models.items(), methods.values()):
-        spec_head, head = heads[method.label]
         for point_label, knobs, training in method.points:
-            tail = {
-                "method": {"name": method.facts.name, "version": method.facts.version, "knobs": knobs},
-                "model": model,
-                "training": training,
-                "seed": seed,
-            }
-            labels = {
-                "data": point.data,
-                "shift": point.shift,
-                "size": point.size,
-                "model": model_label,
-                "method": method.label,
-                "point": point_label,
-                "seed": seed,
-            }
-            yield PlannedRun(digest({"head": head, **tail}), {**spec_head, **tail}, labels)
+            labels = {**place, "model": model_label, "method": method.label, "point": point_label, "seed": seed}
+            needed = []
+            if method.facts.needs is not None and method.facts.needs.base is not None:
+                base = _base_run(method, knobs, training, base_head, model, {**labels, "point": ""})
+                needed = [base.key]
+                if base.key not in told:
+                    told.add(base.key)
+                    yield base
+            named = {"name": method.facts.name, "version": method.facts.version, "knobs": knobs}
+            yield _planned(
+                heads[method.label], {"method": named, "model": model, "training": training, "seed": seed}, labels, needed
+            )
+
+
+def _base_run(
+    method: MethodEntry,
+    knobs: Mapping[str, Any],
+    training: Mapping[str, Any],
+    head: tuple[dict[str, Any], str],
+    model: Mapping[str, Any],
+    labels: Mapping[str, Any],
+) -> PlannedRun:
+    needs = method.facts.needs
+    assert needs is not None and needs.base is not None
+    known = facts("methods", needs.base.method)
+    settings = base_settings(TrainingSettings(**training), needs, knobs, f"methods.{method.label}")
+    defaults = resolve(known.knobs, {}, "", f"method {known.name!r}")
+    named = {"name": known.name, "version": known.version, "knobs": defaults}
+    tail = {"method": named, "model": model, "training": dict(vars(settings)), "seed": labels["seed"]}
+    return _planned(head, tail, {**labels, "method": f"{known.name} (base)", "role": "base"}, [])
+
+
+def _planned(
+    head: tuple[dict[str, Any], str], tail: Mapping[str, Any], labels: Mapping[str, Any], needs: Sequence[str]
+) -> PlannedRun:
+    # What a run starts from decides its numbers as much as its own settings do.
+    told = {"head": head[1], **tail} if not needs else {"head": head[1], **tail, "needs": list(needs)}
+    return PlannedRun(digest(told), {**head[0], **tail}, labels, tuple(needs))
+
+
+def _check_lengths(method: MethodEntry, rows: int, title: str) -> None:
+    """Refuse a switch that no step reaches: the method would silently be another one."""
+    if method.facts.needs is not None:
+        for _, knobs, training in method.points:
+            longest = TrainingSettings(**training).longest(rows)
+            check_switches(method.facts.needs, knobs, longest, f"methods.{method.label} ({title})")
 
 
 def _distinct(runs: list[PlannedRun]) -> None:

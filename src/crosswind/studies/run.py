@@ -22,8 +22,16 @@ from crosswind.studies.build import build_dataset, build_split_plan
 __all__ = ["dataset_of", "execute", "read_predictions", "run_versions", "write_predictions"]
 
 
-def execute(spec: dict[str, Any], folder: Path, checkpoint: Path, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def execute(
+    spec: Mapping[str, Any],
+    folder: Path,
+    checkpoint: Path,
+    report: Callable[[dict[str, Any]], None],
+    bases: Mapping[str, Path] | None = None,
+) -> dict[str, Any]:
     """Do one run; `folder` takes its artifacts, `checkpoint` its resumable state, `report` its progress.
+
+    `bases`: the artifact folders of the runs that it starts from, by key; at most one.
 
     Returns plain values: status, scores (one entry a selection rule and set), cost, warnings, artifacts.
     """
@@ -49,6 +57,7 @@ def execute(spec: dict[str, Any], folder: Path, checkpoint: Path, report: Callab
         seed=spec["seed"],
         checkpoint=checkpoint,
         progress=report,
+        base=_base_weights(bases),
     )
     wanted = list(trajectory.predictions)  # every rule is kept: a study may ask for another one without training again
     entries = []
@@ -78,6 +87,17 @@ def execute(spec: dict[str, Any], folder: Path, checkpoint: Path, report: Callab
 
 def _row_set(split: Split, name: str) -> Any:
     return split.validation[name] if name in split.validation else split.evaluation[name]
+
+
+def _base_weights(bases: Mapping[str, Path] | None) -> dict[str, Any] | None:
+    if not bases:
+        return None
+    from safetensors.torch import load_file
+
+    (folder,) = bases.values()
+    # The in-distribution choice where there was a validation set, as where a method trains its base itself.
+    chosen = next(path for rule in ("best-id", "last") if (path := folder / f"weights-{rule}.safetensors").exists())
+    return load_file(str(chosen))
 
 
 def _write_weights(folder: Path, trajectory: Any, rules: list[str]) -> None:

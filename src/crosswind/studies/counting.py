@@ -1,0 +1,70 @@
+"""What a draw's counts say: cells by name, groups and environments, which values go with which class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.shifts.base import Cells
+from crosswind.studies.build import build_shift
+
+__all__ = ["DrawCounts", "matching_of"]
+
+
+class DrawCounts:
+    """What `plan_counts` says of one draw, and what follows from it."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.cells: Cells = told["train_cells"]
+        self.counts: NDArray[np.int64] = told["train_counts"]
+        self.train_rows: int = told["train_rows"]
+        self.set_rows: Mapping[str, int] = told["sets"]
+        self.warnings: list[str] = told["warnings"]
+        self.notes: list[str] = told["notes"]
+        self.defaults = {True: told["groups"], False: told["environments"]}
+
+    def by_name(self) -> dict[str, int]:
+        """Training rows of every cell that has any."""
+        flat = self.counts.ravel()
+        return {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
+
+    def together(self, names: Sequence[str] | None, with_label: bool) -> NDArray[np.int64]:
+        """Training rows by label (axis 0) and by the cells of the named attributes (axis 1); None is the default."""
+        chosen = self.defaults[with_label] if names is None else names
+        axes = [self.cells.axis(name, "groups" if with_label else "environments") for name in chosen if name in self.cells.names]
+        other = tuple(axis for axis in range(1, len(self.cells.shape)) if axis not in axes)
+        return self.counts.sum(axis=other).reshape(self.cells.shape[0], -1)
+
+    def count(self, names: Sequence[str] | None, with_label: bool) -> int:
+        """How many groups (with the label) or environments (without) have training rows."""
+        rows = self.together(names, with_label)
+        return int(np.count_nonzero(rows if with_label else rows.sum(axis=0)))
+
+    def environment_is_class(self, names: Sequence[str] | None) -> bool:
+        """Whether most rows of the environments have one class: then aligning environments erases the label."""
+        rows = self.together(names, False)
+        by_environment = rows[:, rows.sum(axis=0) > 0]
+        shares = by_environment.max(axis=0).sum() / max(1, by_environment.sum())
+        even = (by_environment.sum(axis=1) > 0).sum()
+        return bool(even > 1 and shares > 0.9)
+
+
+def matching_of(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, list[str]]]:
+    """For each spurious correlation of the draw: the values that go with each class."""
+    out = {}
+    for component in split["shift"]:
+        if component.get("type") != "spurious-correlation":
+            continue
+        name = component["attribute"]
+        weights = build_shift([component], f"shifts.{split['shift_name']}").normal_form(cells).weights
+        axis = cells.axis(name, "attribute")
+        table = weights.max(axis=tuple(other for other in range(1, weights.ndim) if other != axis))
+        values = cells.axes[axis].values
+        out[name] = {
+            label: [values[code] for code in np.flatnonzero(row == table.max())]
+            for label, row in zip(cells.label.values, table, strict=True)
+        }
+    return out
