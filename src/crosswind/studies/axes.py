@@ -77,7 +77,7 @@ def points_of(study: Study) -> Iterator[Point]:
 def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> Any:
     for names, chosen in ((study.data, data), (study.shifts, shift)):
         if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
-            return entry
+            return entry  # "equal" too, which the plan turns into a total
         for key in entry:
             if key not in names:
                 what = "data set" if names is study.data else "shift"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,13 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     draws: list[DrawReport] = []
     runs: list[PlannedRun] = []
     warnings: dict[str, list[str]] = {}  # text -> the draws it is about
+    equal: dict[str, int] = {}
     for point in points_of(study):
         data = study.data[point.data]
+        if point.draw == "equal":
+            if point.data not in equal:
+                equal[point.data] = _equal_rows(study, point, datasets)
+            point = replace(point, draw={"total": equal[point.data]})
         split = _split_values(study, data, point)
         others = {item["source"] for item in split["sets"].values() if item["source"] is not None}
         for other in others - set(datasets):
@@ -127,6 +132,16 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     _distinct(runs)
     told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
     return Plan(study, tuple(runs), tuple(draws), tuple(told))
+
+
+def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
+    """The most training rows that every shift of the study leaves in a data set, so that sizes do not differ with the shift."""
+    found = []
+    for shift in study.shifts:
+        split = _split_values(study, study.data[point.data], replace(point, shift=shift, draw="all", rows=None))
+        with _named(split):
+            found.append(plan_counts(datasets, point.data, build_split_plan(split))["train_rows"])
+    return int(min(found))
 
 
 # -- splits -----------------------------------------------------------------------------------------------------------------

@@ -124,9 +124,9 @@ class Study(_Strict):
         description="name -> a shift, a list of shifts that act together, or names of other shifts of this study; [] is none",
     )
     sizes: dict[Name, Any] = Field(
-        default={"all": "all"},
+        default={"equal": "equal"},
         min_length=1,
-        description="name -> how training rows are drawn: all, rows a cell, {total: n}, or data -> shift -> one of these",
+        description="name -> how training rows are drawn: equal, all, rows a cell, {total: n}, or data -> shift -> one of these",
     )
     sets: dict[Name, SetSpec] = Field(
         default={
