@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/start_up.py [--rounds 7]
 
 Every round starts each command once, one after the other, in processes of their own; the figure is the ratio to `import torch`
-of the same round, median and range. Byte code must be compiled (the Makefile does it): without it every start is several times slower.
+of the same round, median and range. Byte code must be compiled (the Makefile does it): without it every start is several times
+slower.
 """
 
 from __future__ import annotations

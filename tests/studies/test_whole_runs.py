@@ -28,7 +28,9 @@ from crosswind.studies.store import Store
 
 JOB = "crosswind.studies.run:execute"
 STUDY: dict[str, Any] = {
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}},
+    "data": {
+        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+    },
     "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
     "sizes": {"equal": {"total": 150}},
     "label_noise": [0.0, 0.2],
@@ -201,8 +203,9 @@ def _workers_of(pid: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc, which this system has not")
 def test_kill_drill_with_real_training(tmp_path: Path) -> None:
-    """20 rounds of kill -9 on the main process or a worker at random moments of one study, then to the end: nothing finished is
-    lost or repeated, and the table equals that of an uninterrupted study."""
+    """20 rounds of kill -9 on the main process or a worker at random moments of one study, then to the end.
+
+    Nothing finished is lost or repeated, and the table equals that of an uninterrupted study."""
     import yaml
 
     rounds = int(os.environ.get("CROSSWIND_DRILL_ROUNDS", "20"))
@@ -236,10 +239,8 @@ def test_kill_drill_with_real_training(tmp_path: Path) -> None:
             finished = now
     assert kills["driver"] == rounds and kills["worker"] >= rounds // 3, f"the study ended before the drill did: {kills}"
     # A worker that was killed twice under one run is a failure by the rules; it is tried again by hand.
-    last = subprocess.run(
-        [sys.executable, "-c", "from crosswind.cli.main import main; main()", "run", str(study), "--out", str(rough), "--retry-failed"],
-        capture_output=True, check=False, text=True,
-    )  # fmt: skip
+    again = [sys.executable, "-c", "from crosswind.cli.main import main; main()", "run", str(study), "--out", str(rough)]
+    last = subprocess.run([*again, "--retry-failed"], capture_output=True, check=False, text=True)
     assert last.returncode == 0, last.stderr
     with Store.open(rough) as store, Store.open(calm) as other:
         assert numbers(store) == numbers(other)
