@@ -98,7 +98,7 @@ def test_knobs_are_checked_by_type_and_domain() -> None:
         ({"name": "x", "eta": True}, "m.eta"),
         ({"name": "x", "eta": float("nan")}, "NaN"),
         ({"name": "x", "steps": 2.5}, "whole number"),
-        ({"name": "x", "steps": None}, "not empty"),
+        ({"name": "x", "steps": None}, "not null"),
         ({"name": "x", "kind": "c"}, "valid: a, b"),
         ({"name": "x", "most": 1}, r"\[2, inf\)"),
         ({"name": "x", "eat": 1}, "did you mean 'eta'"),

@@ -42,7 +42,7 @@ def test_a_boolean_that_two_values_could_be_is_refused() -> None:
 def test_names_that_are_one_number_are_told_apart_by_text_only() -> None:
     patient = Attribute("patient", ("007", "7", "8"))
     assert (patient.code_of("007"), patient.code_of("7"), patient.code_of(7), patient.code_of("8.0")) == (0, 1, 1, 2)
-    with pytest.raises(InputError, match="unknown value of attribute 'patient' '7.0'"):
+    with pytest.raises(InputError, match="unknown value of attribute 'patient': '7.0'"):
         patient.code_of(7.0)
 
 
@@ -50,7 +50,7 @@ def test_an_unknown_value_names_field_nearest_and_choices() -> None:
     with pytest.raises(InputError) as caught:
         Attribute("color", ("red", "yellow", "blue")).code_of("yelow", "shift.low")
     assert str(caught.value) == (
-        "shift.low: unknown value of attribute 'color' 'yelow', did you mean 'yellow'? (valid: red, yellow, blue)"
+        "shift.low: unknown value of attribute 'color': 'yelow', did you mean 'yellow'? (valid: red, yellow, blue)"
     )
 
 

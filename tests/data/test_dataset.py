@@ -61,7 +61,7 @@ def test_keep_on_a_derived_attribute_keeps_its_settings() -> None:
     ("values", "words"),
     [
         ({"colour": ["red"]}, "keep.colour: unknown attribute of small 'colour', did you mean 'color'"),
-        ({"color": ["rod"]}, "keep.color: unknown value of attribute 'color' 'rod', did you mean 'red'"),
+        ({"color": ["rod"]}, "keep.color: unknown value of attribute 'color': 'rod', did you mean 'red'"),
         ({"color": "red"}, "keep.color: must be a list of values"),
         ({"color": []}, "keep.color: must be a list of values"),
         ({"color": ["red", "red"]}, "keep.color: a value is named twice"),

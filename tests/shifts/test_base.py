@@ -118,7 +118,7 @@ BAD: list[tuple[Any, str]] = [
     ([{"type": "unseen-data"}], "shift.0.attribute: shift 'unseen-data' needs 'attribute'"),
     (
         [{"type": "unseen-data", "attribute": "a", "unsen": "a0"}],
-        "shift.0.unsen: unknown setting of shift 'unseen-data' 'unsen', did you mean 'unseen'",
+        "shift.0.unsen: unknown setting of shift 'unseen-data': 'unsen', did you mean 'unseen'",
     ),
     ({"type": "spurious-correlation", "attribute": "a", "strength": 2}, "shift.strength: must be in [0, 1]"),
     ({"type": "spurious-correlation", "attribute": "a", "counterexamples": True}, "shift.counterexamples: must be"),
@@ -126,7 +126,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 BAD_ON_CELLS: list[tuple[Any, str]] = [
     ({"type": "unseen-data", "attribute": "color"}, "shift.attribute: unknown attribute of the study 'color' (valid: y, a, b)"),
-    ({"type": "unseen-data", "attribute": "a", "unseen": "a9"}, "shift.unseen: unknown value of attribute 'a' 'a9'"),
+    ({"type": "unseen-data", "attribute": "a", "unseen": "a9"}, "shift.unseen: unknown value of attribute 'a': 'a9'"),
     ({"type": "unseen-data", "attribute": "a", "unseen": ["a0", "a1", "a2"]}, "shift.unseen: leaves no value of 'a'"),
     ({"type": "unseen-data", "attribute": "a", "unseen": []}, "shift.unseen: names no value of 'a'"),
     ({"type": "only", "attribute": "a", "values": ["a0", "first"]}, "shift.values: names a value of 'a' twice"),
@@ -136,7 +136,7 @@ BAD_ON_CELLS: list[tuple[Any, str]] = [
     ({"type": "spurious-correlation", "attribute": "a", "matching": {"y0": "a0"}}, "shift.matching: gives no value of 'a' for y1"),
     (
         {"type": "spurious-correlation", "attribute": "a", "matching": {"z": "a0"}},
-        "shift.matching: unknown value of attribute 'y' 'z'",
+        "shift.matching: unknown value of attribute 'y': 'z'",
     ),
     ({"type": "spurious-correlation", "attribute": "a", "counterexamples": "a tenth"}, "shift.counterexamples: must be a number"),
     ({"type": "low-data-drift", "attribute": "a"}, "shift.ratio: give either ratio or count"),
@@ -149,7 +149,7 @@ BAD_ON_CELLS: list[tuple[Any, str]] = [
     ({"type": "systematic", "environment": "a", "classes": {}}, "shift.classes: must be a map"),
     (
         {"type": "systematic", "environment": "a", "classes": {"a0": ["y7"]}},
-        "shift.classes.a0: unknown value of attribute 'y' 'y7'",
+        "shift.classes.a0: unknown value of attribute 'y': 'y7'",
     ),
     ({"type": "systematic", "environment": "y", "classes": {"y0": "all"}}, "shift.environment: 'y' is the label"),
     ({"type": "official"}, "shift.column: unknown attribute of the study 'split'"),

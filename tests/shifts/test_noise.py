@@ -74,8 +74,8 @@ def test_only_training_rows_are_noisy_and_the_flips_are_reported() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    (1.5, "label_noise.rate: must be a number in [0, 1]"),
-    ("much", "label_noise.rate: must be a number in [0, 1]"),
+    (1.5, "label_noise: must be a number in [0, 1]"),
+    ("much", "label_noise: must be a number in [0, 1]"),
     ({}, "label_noise.rate: label noise needs its rate"),
     ({"rate": 0.1, "kind": "flop"}, "label_noise.kind: unknown kind of label noise 'flop', did you mean 'flip'"),
     ({"rate": 0.1, "knd": "flip"}, "label_noise.knd: unknown setting of label noise 'knd', did you mean 'kind'"),

@@ -24,6 +24,7 @@ __all__ = [
     "StoreError",
     "nearest",
     "one_line",
+    "shown",
     "unknown",
 ]
 
@@ -79,12 +80,19 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return by_folded[found[0]] if found else None
 
 
+def shown(value: object, limit: int = 80) -> str:
+    """`value` as errors quote it: as Python writes it but for null, true and false, cut at `limit` characters."""
+    words = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else one_line(repr(value), limit)
+
+
 def unknown(field: str, what: str, word: object, choices: Iterable[object]) -> InputError:
     """The error for a name that is not in a list: names the nearest valid one and the list."""
     names = [str(choice) for choice in choices]
     guess = nearest(str(word), names)
     hint = f", did you mean {guess!r}?" if guess else ""
-    return InputError(field, f"unknown {what} {str(word)!r}{hint}", names)
+    mark = ":" if what.endswith("'") else ""  # two quoted names side by side read as one
+    return InputError(field, f"unknown {what}{mark} {shown(str(word))}{hint}", names)
 
 
 def _listing(choices: list[str] | None) -> str:
@@ -92,6 +100,6 @@ def _listing(choices: list[str] | None) -> str:
         return ""
     if not choices:
         return " (there are none to choose from)"
-    shown = ", ".join(choices[:SHOWN_CHOICES])
+    listed = ", ".join(choices[:SHOWN_CHOICES])
     more = len(choices) - SHOWN_CHOICES
-    return f" (valid: {shown}{f' and {more} more' if more > 0 else ''})"
+    return f" (valid: {listed}{f' and {more} more' if more > 0 else ''})"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 
 __all__ = ["REQUIRED", "Base", "Knob", "Limit", "Log", "Needs", "check", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
 
@@ -209,7 +209,7 @@ def check(item: Knob, value: Any, path: str) -> Any:
     if value is None:
         if "None" in kinds:
             return None
-        raise InputError(path, f"must be {_expected(item)}, not empty")
+        raise InputError(path, f"must be {_expected(item)}, not null")
     plain = {"int", "float", "str", "bool"}
     simple = [kind for kind in kinds if kind in plain]
     if simple and all(kind in plain or kind == "None" for kind in kinds):
@@ -237,12 +237,17 @@ def _coerce(kinds: list[str], value: Any, path: str, item: Knob) -> Any:
             return int(value)
     elif isinstance(value, str) and "str" in kinds:
         return value
-    raise InputError(path, f"must be {_expected(item)}, not {value!r}")
+    raise InputError(path, f"must be {_expected(item)}, not {shown(value)}")
 
 
 def _expected(item: Knob) -> str:
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "None": "null"}
-    kinds = " or ".join(names.get(part.strip(), part.strip()) for part in item.annotation.split("|"))
+    parts = [part.strip() for part in item.annotation.split("|")]
+    if "Any" in parts:
+        return item.doc or "given"  # what it is in words, since its type says nothing
+    names |= {part: "a mapping" for part in parts if part.startswith("dict[")}
+    names |= {part: "a list" for part in parts if part.startswith("list[")}
+    kinds = " or ".join(names.get(part, part) for part in parts)
     return f"{kinds} in {item.domain}" if item.domain else kinds
 
 

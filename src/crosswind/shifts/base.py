@@ -18,7 +18,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
@@ -270,13 +270,13 @@ def parse_shift(spec: Any, field: str = "shift") -> Shift:
             raise InputError(f"{field}.type", "a shift needs its type", names)
         name = spec["type"]
         if not isinstance(name, str):
-            raise InputError(f"{field}.type", f"must be the name of a shift, not {name!r}", [item.name for item in _shifts()])
+            raise InputError(f"{field}.type", f"must be the name of a shift, not {shown(name)}", [item.name for item in _shifts()])
         known = facts("shifts", name, f"{field}.type")
         values = {key: value for key, value in spec.items() if key != "type"}
         return load("shifts", name)(**resolve(known.knobs, values, field, f"shift {name!r}"))
     if isinstance(spec, Sequence):
         return All(tuple(parse_shift(part, f"{field}.{place}") for place, part in enumerate(spec)))
-    raise InputError(field, f"must be a shift or a list of shifts, not {spec!r}", [item.name for item in _shifts()])
+    raise InputError(field, f"must be a shift or a list of shifts, not {shown(spec)}", [item.name for item in _shifts()])
 
 
 def code_of(attribute: Attribute, value: object, field: str) -> int:
@@ -284,7 +284,7 @@ def code_of(attribute: Attribute, value: object, field: str) -> int:
     if value in ("first", "last") and value not in attribute.values:
         return 0 if value == "first" else len(attribute.values) - 1
     if isinstance(value, Mapping) or value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
-        raise InputError(field, f"must be a value of {attribute.name!r}, not {value!r}", attribute.values)
+        raise InputError(field, f"must be a value of {attribute.name!r}, not {shown(value)}", attribute.values)
     return attribute.code_of(value, field)
 
 
@@ -309,7 +309,7 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
         number = _fraction(value.strip() if isinstance(value, str) else repr(value))
     if number is None or not low <= number <= high:
         bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
-        raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {value!r}')
+        raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}')
     return number
 
 

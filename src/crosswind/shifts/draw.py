@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.shifts.base import exact
 
 __all__ = ["ALL_ROWS", "DatasetSize", "Draw", "parse_draw", "parse_size"]
@@ -59,17 +59,20 @@ def parse_draw(spec: Any, field: str = "draw") -> Draw:
         return spec
     if spec == "all":
         return ALL_ROWS
+    where = field
     if isinstance(spec, int | float) and not isinstance(spec, bool):
         spec = {"base": spec}
+    elif isinstance(spec, Mapping) and len(spec) == 1:
+        where = f"{field}.{next(iter(spec))}"
     if not isinstance(spec, Mapping) or len(spec) != 1 or next(iter(spec)) not in _MODES:
-        raise InputError(field, f'must be a base count, {{"base": count}}, {{"total": rows}} or "all", not {spec!r}')
+        raise InputError(field, f"must be rows a cell, {{base: rows a cell}}, {{total: rows}} or all, not {shown(spec)}")
     mode, value = next(iter(spec.items()))
     if mode == "all":
         return ALL_ROWS
-    number = exact(value, f"{field}.{mode}")
+    number = exact(value, where)
     if number <= 0 or (mode == "total" and number.denominator != 1):
         what = "a number above 0" if mode == "base" else "a whole number of rows of at least 1"
-        raise InputError(f"{field}.{mode}", f"must be {what}, not {value!r}")
+        raise InputError(where, f"must be {what}, not {shown(value)}")
     return Draw(mode, number)
 
 
@@ -78,5 +81,5 @@ def parse_size(spec: Any, field: str = "dataset_size") -> DatasetSize | None:
     if spec is None or isinstance(spec, DatasetSize):
         return spec
     if isinstance(spec, bool) or not isinstance(spec, int) or spec < 1:
-        raise InputError(field, f"must be a whole number of rows of at least 1, not {spec!r}")
+        raise InputError(field, f"must be a whole number of rows of at least 1, not {shown(spec)}")
     return DatasetSize(spec)

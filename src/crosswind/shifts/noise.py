@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.shifts.base import exact
 
@@ -45,8 +45,7 @@ class LabelNoise:
         number = self.number(len(labels))
         if number == 0:
             return out
-        if self.kind == "flip" and n_classes < 2:
-            raise InputError(f"{field}.kind", "a single class has no other to flip to", ["uniform"])
+        self.check(n_classes, field)
         order = np.argsort(hash64(ids, seed_of(seed, "label noise rows")), kind="stable")
         chosen = order[:number]
         uniform = (hash64(ids[chosen], seed_of(seed, "label noise values")) >> np.uint64(11)) * 2.0**-53
@@ -57,13 +56,21 @@ class LabelNoise:
             out[chosen] = (labels[chosen] + away) % n_classes
         else:
             table = np.asarray(self.matrix)
-            if table.shape != (n_classes, n_classes):
-                raise InputError(f"{field}.matrix", f"must have {n_classes} rows of {n_classes} numbers, not shape {table.shape}")
             bounds = np.cumsum(table, axis=1)[labels[chosen]]
             # The last positive entry takes what rounding leaves of the sum, so that no class of probability 0 is drawn.
             last = n_classes - 1 - np.argmax(table[:, ::-1] > 0, axis=1)[labels[chosen]]
             out[chosen] = np.minimum((uniform[:, None] >= bounds).sum(axis=1), last)
         return out
+
+    def check(self, n_classes: int, field: str = "label_noise") -> None:
+        """Refuse noise that does not fit this number of classes."""
+        if self.kind == "flip" and n_classes < 2:
+            raise InputError(f"{field}.kind", "a single class has no other to flip to", ["uniform"])
+        if self.matrix is not None and len(self.matrix) != n_classes:
+            n = len(self.matrix)
+            raise InputError(
+                f"{field}.matrix", f"must have {n_classes} rows of {n_classes} numbers, one for each class, not {n} of {n}"
+            )
 
     def number(self, n: int) -> int:
         """How many of n rows are chosen."""
@@ -90,8 +97,10 @@ def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
         raise InputError(f"{field}.rate", "label noise needs its rate, a number in [0, 1]")
     rate, kind = values["rate"], values.get("kind", "uniform")
     matrix, validation = values.get("matrix"), values.get("validation", False)
+    where = f"{field}.rate" if isinstance(spec, Mapping) else field
+    exact(rate, where, 0, 1)
     _check(rate, kind, matrix, validation, field)
-    return LabelNoise(float(exact(rate, f"{field}.rate")), kind, matrix, validation)
+    return LabelNoise(float(exact(rate, where)), kind, matrix, validation)
 
 
 def _check(rate: object, kind: object, matrix: object, validation: object, field: str) -> None:
@@ -99,7 +108,7 @@ def _check(rate: object, kind: object, matrix: object, validation: object, field
     if kind not in _KINDS:
         raise unknown(f"{field}.kind", "kind of label noise", kind, _KINDS)
     if not isinstance(validation, bool):
-        raise InputError(f"{field}.validation", f"must be true or false, not {validation!r}")
+        raise InputError(f"{field}.validation", f"must be true or false, not {shown(validation)}")
     if (kind == "matrix") != (matrix is not None):
         raise InputError(f"{field}.matrix", 'a matrix goes with kind "matrix", and only with it')
     if matrix is None:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of, codes_of, exact
@@ -61,7 +61,7 @@ class SpuriousCorrelation(Shift):
             out[shortest, shortest] = True
         else:
             raise InputError(
-                f"{field}.matching", f"must be a map from class to value, or a rule, not {self.matching!r}", ["auto", "index"]
+                f"{field}.matching", f"must be a map from class to value, or a rule, not {shown(self.matching)}", ["auto", "index"]
             )
         return out
 

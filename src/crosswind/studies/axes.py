@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.types import canonical
 from crosswind.studies.spec import Study
 from crosswind.training.settings import TrainingSettings
 
-__all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_knobs"]
+__all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_grid"]
 
 RESERVED = ("method", "training", "sampler", "groups", "environments")
 SAMPLERS = ("uniform", "reweight", "balanced")
@@ -33,6 +33,7 @@ class Point:
     draw: Any
     noise: Any
     rows: int | None
+    fields: Mapping[str, str]  # what errors call the draw, the noise and the number of rows -> where they were written
 
     @property
     def title(self) -> str:
@@ -61,31 +62,45 @@ def points_of(study: Study) -> Iterator[Point]:
     found = 0
     for data, shift in itertools.product(study.data, study.shifts):
         for size, entry in study.sizes.items():
-            draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
+            path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
             if draw is None:
                 continue
-            for n, noise in itertools.product(rows, noises):
+            for (row, n), (place, noise) in itertools.product(enumerate(rows), enumerate(noises)):
                 found += 1
+                fields = {
+                    "draw": path,
+                    "dataset_size": f"dataset_size.{row}" if isinstance(study.dataset_size, list) else "dataset_size",
+                    "label_noise": f"label_noise.{place}" if isinstance(study.label_noise, list) else "label_noise",
+                }
                 label = size if n is None else (f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}")
                 label_noise = noise if isinstance(noise, dict) else float(noise)
-                named = label if len(noises) == 1 else f"{label}, noise={canonical(noise)}"
-                yield Point(data, shift, named, draw, label_noise, n)
+                named = label if len(noises) == 1 else f"{label}, noise={_noise_name(noise)}"
+                yield Point(data, shift, named, draw, label_noise, n, fields)
     if not found:
         raise InputError("sizes", "no size names a shift of a data set of this study, so there is nothing to run", study.sizes)
 
 
-def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> Any:
+def _noise_name(noise: Any) -> str:
+    if not isinstance(noise, dict):
+        return canonical(noise)
+    return " ".join(
+        f"{noise[name]}" if name == "rate" else f"{name}={canonical(noise[name])}" for name in sorted(noise, reverse=True)
+    )
+
+
+def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tuple[str, Any]:
+    """Where the draw of a data set and shift was written, and the draw; None where the size has none for them."""
     for names, chosen in ((study.data, data), (study.shifts, shift)):
         if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
-            return entry  # "equal" too, which the plan turns into a total
+            return path, entry  # "equal" too, which the plan turns into a total
         for key in entry:
             if key not in names:
                 what = "data set" if names is study.data else "shift"
                 raise unknown(f"{path}.{key}", what, key, names)
         if chosen not in entry:
-            return None
+            return path, None
         path, entry = f"{path}.{chosen}", entry[chosen]
-    return entry
+    return path, entry
 
 
 def models_of(study: Study) -> dict[str, dict[str, Any]]:
@@ -97,7 +112,10 @@ def models_of(study: Study) -> dict[str, dict[str, Any]]:
     for label, settings in entries.items():
         settings = dict(settings or {})
         name = settings.pop("model", label)
-        known = facts("models", name, f"models.{label}")
+        path = f"models.{label}.model" if name is not label else f"models.{label}"
+        if not isinstance(name, str):
+            raise InputError(path, f"must be the name of a model, not {shown(name)}")
+        known = facts("models", name, path)
         out[label] = {"name": name, "knobs": resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")}
     return out
 
@@ -111,17 +129,20 @@ def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict
     for label, settings in entries.items():
         path = f"methods.{label}"
         if settings is not None and not isinstance(settings, dict):
-            raise InputError(path, f"must be a mapping of settings, not {settings!r}")
+            raise InputError(path, f"must be a mapping of settings, not {shown(settings)}")
         settings = dict(settings or {})
-        known = facts("methods", settings.pop("method", label), path)
+        name = settings.pop("method", label)
+        if not isinstance(name, str):
+            raise InputError(f"{path}.method", f"must be the name of a method, not {shown(name)}")
+        known = facts("methods", name, path if name is label else f"{path}.method")
         overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
         _check_overrides(overrides, path)
         grid = training
         if "training" in overrides:
             own = overrides.pop("training")
             if not isinstance(own, dict):
-                raise InputError(f"{path}.training", f"must be a mapping of settings, not {own!r}")
-            grid = grid_of(training_knobs(), {**study.training, **own}, f"{path}.training", "the training loop")
+                raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
+            grid = training_grid({**study.training, **own}, f"{path}.training")
         knobs = grid_of(known.knobs, settings, path, f"method {known.name!r}")
         points = tuple(
             (", ".join(part for part in (first, second) if part), values, train)
@@ -137,7 +158,7 @@ def _check_overrides(overrides: Mapping[str, Any], path: str) -> None:
     for key in ("groups", "environments"):
         value = overrides.get(key)
         if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-            raise InputError(f"{path}.{key}", f"must be a list of attributes, not {value!r}")
+            raise InputError(f"{path}.{key}", f"must be a list of attributes, not {shown(value)}")
 
 
 def check_sampler(value: Any, path: str) -> None:
@@ -147,14 +168,22 @@ def check_sampler(value: Any, path: str) -> None:
             raise InputError(path, "must be a word or {mixture: share}", [*SAMPLERS, "{mixture: share}"])
         share = value["mixture"]
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"{path}.mixture", f"must be a share in [0, 1], not {share!r}")
+            raise InputError(f"{path}.mixture", f"must be a share in [0, 1], not {shown(share)}")
     elif value not in SAMPLERS:
         raise unknown(path, "sampler", value, [*SAMPLERS, "{mixture: share}"])
 
 
-def training_knobs() -> tuple[Knob, ...]:
+def _training_knobs() -> tuple[Knob, ...]:
     """The settings of the training loop."""
     return knobs_of(TrainingSettings)
+
+
+def training_grid(settings: Mapping[str, Any], path: str = "training") -> list[tuple[str, dict[str, Any]]]:
+    """Every combination of the training settings that are lists, checked also for how they go together."""
+    grid = grid_of(_training_knobs(), settings, path, "the training loop")
+    for _, values in grid:
+        TrainingSettings.of(values, path)
+    return grid
 
 
 def grid_of(knobs: tuple[Knob, ...], settings: Mapping[str, Any], path: str, what: str) -> list[tuple[str, dict[str, Any]]]:

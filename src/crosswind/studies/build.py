@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.types import canonical
@@ -25,7 +25,16 @@ from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import Roles, SetPlan, SplitPlan, parse_sampler
 from crosswind.studies.spec import DataSpec
 
-__all__ = ["PATH_KNOBS", "build_dataset", "build_shift", "build_split_plan", "check_pixels", "data_values", "shift_values"]
+__all__ = [
+    "PATH_KNOBS",
+    "build_dataset",
+    "build_shift",
+    "build_split_plan",
+    "check_pixels",
+    "data_values",
+    "law_parts",
+    "shift_parts",
+]
 
 # Knobs of sources that name files: they say where data lies, not what it is, so they stay out of a run's key.
 PATH_KNOBS = ("path", "images", "root")
@@ -79,7 +88,10 @@ def _derived(values: Mapping[str, Any], field: str) -> DerivedAttribute:
             values["name"], tuple(settings), values["transform"], tuple(settings[name] for name in settings), values["mode"]
         )
     except InputError as error:
-        raise InputError(f"{field}.{error.field.partition('.')[2] or 'name'}", error.problem, error.choices) from None
+        # The transform's settings stand beside the names of the values in a study file.
+        path = error.field.partition(".")[2] or "name"
+        path = path.replace("settings", "values", 1) if path.startswith("settings") else path
+        raise InputError(f"{field}.{path}", error.problem, error.choices) from None
 
 
 def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
@@ -97,15 +109,26 @@ def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
             future.result()
 
 
-def shift_values(shifts: Mapping[str, Any], name: str, data: DataSpec, field: str = "shifts") -> list[dict[str, Any]]:
-    """The components of a named shift as plain values: names of other shifts followed, slots made attributes.
+Parts = list[tuple[str, dict[str, Any]]]
+
+
+def shift_parts(shifts: Mapping[str, Any], name: str, data: DataSpec) -> Parts:
+    """The components of a named shift as plain values, each with the path where it was written: names of other shifts followed,
+    slots made attributes.
 
     An entry is one shift, a list of shifts that act together, or names of other entries.
     """
-    return _components(shifts[name], shifts, data, f"{field}.{name}", (name,))
+    return _components(shifts[name], shifts, data, f"shifts.{name}", (name,))
 
 
-def _components(entry: Any, shifts: Mapping[str, Any], data: DataSpec, field: str, trail: tuple[str, ...]) -> list[dict[str, Any]]:
+def law_parts(law: Any, shifts: Mapping[str, Any], data: DataSpec, field: str) -> Parts:
+    """The components of a law that is written out in place; it may use names of shifts and any attribute of the data."""
+    return _components(law, shifts, data, field, (), anything=True)
+
+
+def _components(
+    entry: Any, shifts: Mapping[str, Any], data: DataSpec, field: str, trail: tuple[str, ...], anything: bool = False
+) -> Parts:
     if entry is None:
         return []
     if isinstance(entry, str):
@@ -113,26 +136,23 @@ def _components(entry: Any, shifts: Mapping[str, Any], data: DataSpec, field: st
             raise unknown(field, "shift", entry, shifts)
         if entry in trail:
             raise InputError(field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}")
-        return _components(shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry))
+        return _components(shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything)
     if isinstance(entry, list):
-        found = [
-            _components(item, shifts, data, field if isinstance(item, str) else f"{field}.{position}", trail)
-            for position, item in enumerate(entry)
-        ]
+        found = [_components(item, shifts, data, f"{field}.{place}", trail, anything) for place, item in enumerate(entry)]
         return [component for part in found for component in part]
     if isinstance(entry, Mapping):
         component = dict(entry)
         for key in ("attribute", "environment"):
             if isinstance(component.get(key), str):
-                component[key] = _attribute(component[key], data, f"{field}.{key}")
-        return [component]
-    raise InputError(field, f"must be a shift (a mapping with 'type'), a list of shifts or the name of one, not {entry!r}")
+                component[key] = _attribute(component[key], data, f"{field}.{key}", anything)
+        return [(field, component)]
+    raise InputError(field, f"must be a shift (a mapping with 'type'), a list of shifts or the name of one, not {shown(entry)}")
 
 
-def _attribute(word: str, data: DataSpec, field: str) -> str:
+def _attribute(word: str, data: DataSpec, field: str, anything: bool) -> str:
     if word in data.slots:
         return data.slots[word]
-    if word not in data.attribute_names:
+    if word not in data.attribute_names and word != data.label and not anything:
         raise unknown(field, "attribute", word, [*data.slots, *data.attribute_names])
     return word
 
@@ -142,17 +162,16 @@ def build_shift(components: Any, field: str) -> Shift:
     return parse_shift(components, field)
 
 
-def build_split_plan(values: Mapping[str, Any], field: str = "split") -> SplitPlan:
-    """The plan of a split from plain values."""
+def build_split_plan(values: Mapping[str, Any]) -> SplitPlan:
+    """The plan of a split from plain values. Errors name its parts: `shift.0.attribute`, `draw`, `sets.test.law`."""
     sets = {name: _set_plan(item, f"sets.{name}") for name, item in values["sets"].items()}
     roles = values["roles"]
-    size = values["size_field"] if "size_field" in values else "sizes"
     noise = values["label_noise"]
     return SplitPlan(
         label=values["label"],
         attributes=tuple(values["attributes"]),
-        shift=build_shift(values["shift"], f"shifts.{values['shift_name']}"),
-        draw=parse_draw(values["draw"], size),
+        shift=build_shift(values["shift"], "shift"),
+        draw=parse_draw(values["draw"], "draw"),
         roles=Roles(test=roles["test"], validation=roles["validation"], official=roles["official"]),
         sets=sets,
         groups=None if values["groups"] is None else tuple(values["groups"]),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import InputError
 from crosswind.shifts.base import Cells
 from crosswind.studies.build import build_shift
 
@@ -24,6 +25,8 @@ class DrawCounts:
         self.set_rows: Mapping[str, int] = told["sets"]
         self.warnings: list[str] = told["warnings"]
         self.notes: list[str] = told["notes"]
+        self.origins: NDArray[np.int64] = told["origins"]
+        self.test_cells: NDArray[np.bool_] | None = told["test_cells"]
         self.defaults = {True: told["groups"], False: told["environments"]}
 
     def by_name(self) -> dict[str, int]:
@@ -43,6 +46,16 @@ class DrawCounts:
         rows = self.together(names, with_label)
         return int(np.count_nonzero(rows if with_label else rows.sum(axis=0)))
 
+    def check_sampler(self, sampler: str | Mapping[str, Any], field: str) -> None:
+        """Refuse a sampler that the drawn rows cannot serve, as drawing them would."""
+        if sampler == "reweight":
+            if self.test_cells is None:
+                raise InputError(field, "reweight needs a set of role test over the cells of the study")
+            if not self.counts.ravel()[self.test_cells].any():
+                raise InputError(field, "reweight finds no training row in a cell that the test law allows")
+        if isinstance(sampler, Mapping) and not (self.origins[0] > 0 and self.origins[1:].sum() > 0):
+            raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
+
     def environment_is_class(self, names: Sequence[str] | None) -> bool:
         """Whether most rows of the environments have one class: then aligning environments erases the label."""
         rows = self.together(names, False)
@@ -59,7 +72,7 @@ def matching_of(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, l
         if component.get("type") != "spurious-correlation":
             continue
         name = component["attribute"]
-        weights = build_shift([component], f"shifts.{split['shift_name']}").normal_form(cells).weights
+        weights = build_shift([component], "shift").normal_form(cells).weights
         axis = cells.axis(name, "attribute")
         table = weights.max(axis=tuple(other for other in range(1, weights.ndim) if other != axis))
         values = cells.axes[axis].values

@@ -17,10 +17,11 @@ from crosswind.core.errors import InputError, NeedsError, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.types import PlannedRun, digest
+from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import plan_counts
-from crosswind.studies.axes import MethodEntry, Point, check_sampler, grid_of, methods_of, models_of, points_of, training_knobs
-from crosswind.studies.build import PATH_KNOBS, build_dataset, build_split_plan, data_values, shift_values
+from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
+from crosswind.studies.build import PATH_KNOBS, build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.spec import DataSpec, SetSpec, Study
 from crosswind.training.settings import TrainingSettings, base_settings, check_switches
@@ -84,8 +85,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     models = models_of(study)
-    training = grid_of(training_knobs(), study.training, "training", "the training loop")
-    methods = methods_of(study, training)
+    methods = methods_of(study, training_grid(study.training))
+    check_sampler(study.sampler, "sampler")
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
@@ -105,20 +106,22 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             if point.data not in equal:
                 equal[point.data] = _equal_rows(study, point, datasets)
             point = replace(point, draw={"total": equal[point.data]})
-        split = _split_values(study, data, point)
+        split, fields = _split_values(study, data, point)
         others = {item["source"] for item in split["sets"].values() if item["source"] is not None}
-        for other in others - set(datasets):
-            raise unknown("sets", "data set", other, datasets)
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
-        with _named(split):
+        with _named(fields, point):
             counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
+        counts.check_sampler(study.sampler, f"sampler ({point.title})")
         draws.append(_report(point, counts, split, matching_of(split, counts.cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
+        own = {label: _overrides_of(method, data) for label, method in methods.items()}
         for method in methods.values():
-            _check_needs(method, split, counts, point.title)
+            if "sampler" in own[method.label]:
+                counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
+            _check_needs(method, {**split, **own[method.label]}, counts, point.title)
             _check_lengths(method, counts.train_rows, point.title)
-            for text in _doubts(method, split, counts):
+            for text in _doubts(method, {**split, **own[method.label]}, counts):
                 warnings.setdefault(text, []).append(point.title)
         common = {
             "format": FORMAT,
@@ -128,7 +131,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             "threads": 1,
         }
         common_key = {**common, "data": {name: keyed[name] for name in used}}
-        runs += _runs(study, point, common, common_key, models, methods)
+        runs += _runs(study, point, common, common_key, models, methods, own)
     _distinct(runs)
     told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
     return Plan(study, tuple(runs), tuple(draws), tuple(told))
@@ -138,8 +141,8 @@ def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDat
     """The most training rows that every shift of the study leaves in a data set, so that sizes do not differ with the shift."""
     found = []
     for shift in study.shifts:
-        split = _split_values(study, study.data[point.data], replace(point, shift=shift, draw="all", rows=None))
-        with _named(split):
+        split, fields = _split_values(study, study.data[point.data], replace(point, shift=shift, draw="all", rows=None))
+        with _named(fields, point):
             found.append(plan_counts(datasets, point.data, build_split_plan(split))["train_rows"])
     return int(min(found))
 
@@ -147,56 +150,95 @@ def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDat
 # -- splits -----------------------------------------------------------------------------------------------------------------
 
 
-def _split_values(study: Study, data: DataSpec, point: Point) -> dict[str, Any]:
-    check_sampler(study.sampler, "sampler")
-    sets = {name: _set_values(study, data, item, name) for name, item in study.sets.items()}
+def _split_values(study: Study, data: DataSpec, point: Point) -> tuple[dict[str, Any], dict[str, str]]:
+    """The split as plain values, and what errors call its parts -> where the study file has them."""
+    place = f"data.{point.data}"
+    fields = {**point.fields, "shift": f"shifts.{point.shift}"}
+    fields |= {"label": f"{place}.label", "attributes": f"{place}.attributes", "roles": f"{place}.roles"}
+    shift = shift_parts(study.shifts, point.shift, data)
+    fields |= {f"shift.{position}": path for position, (path, _) in enumerate(shift)}
+    sets = {name: _set_values(study, data, item, name, fields) for name, item in study.sets.items()}
     if not any(item["role"] == "test" for item in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
-    return {
+    values = {
         "label": data.label,
         "attributes": data.attribute_names,
-        "shift": shift_values(study.shifts, point.shift, data),
-        "shift_name": point.shift,
+        "shift": [component for _, component in shift],
         "draw": point.draw,
-        "size_field": f"sizes.{point.size}",
         "roles": data.roles.model_dump(),
         "sets": sets,
-        "groups": study.groups,
-        "environments": study.environments,
+        "groups": _named_attributes(study.groups, data, "groups"),
+        "environments": _named_attributes(study.environments, data, "environments"),
         "label_noise": point.noise,
         "dataset_size": point.rows,
         "sampler": study.sampler,
         "split_seed": study.split_seed,
     }
+    return values, fields
 
 
-def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str) -> dict[str, Any]:
+def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str, fields: dict[str, str]) -> dict[str, Any]:
     law: Any = item.law
+    path = f"sets.{name}"
+    if item.source is not None and item.source not in study.data:
+        raise unknown(f"{path}.source", "data set", item.source, study.data)
     if law != "train":
         if law == "uniform" and "uniform" not in study.shifts:
             law = []
         elif isinstance(law, str):
-            law = shift_values(study.shifts, law, data) if law in study.shifts else _law_error(study, name, law)
+            parts = shift_parts(study.shifts, law, data) if law in study.shifts else _law_error(study, name, law)
+            law = [component for _, component in parts]
+            fields |= {f"{path}.law.{position}": where for position, (where, _) in enumerate(parts)}
         else:
-            law = shift_values({"law": law}, "law", data, f"sets.{name}")
-    return {"role": item.role, "law": law, "draw": item.draw, "source": item.source, "labels": item.labels}
+            parts = law_parts(law, study.shifts, data, f"{path}.law")
+            law = [component for _, component in parts]
+            fields |= {f"{path}.law.{position}": where for position, (where, _) in enumerate(parts)}
+    labels = None if item.labels is None else {key: None if to is None else spelled(to) for key, to in item.labels.items()}
+    return {"role": item.role, "law": law, "draw": item.draw, "source": item.source, "labels": labels}
 
 
 def _law_error(study: Study, name: str, law: str) -> Any:
     raise unknown(f"sets.{name}.law", "law", law, ["train", "uniform", *study.shifts])
 
 
+def _named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> list[str] | None:
+    """The attributes that `groups` or `environments` name, slots resolved."""
+    if names is None:
+        return None
+    found = []
+    for name in names:
+        attribute = data.slots.get(name, name)
+        if attribute not in data.attribute_names:
+            raise unknown(path, "attribute of this study", name, [*data.slots, *data.attribute_names])
+        if attribute in found:
+            raise InputError(path, f"names {name!r} twice")
+        found.append(attribute)
+    return found
+
+
+def _overrides_of(method: MethodEntry, data: DataSpec) -> dict[str, Any]:
+    """What a method's entry sets for itself, in the words of one data set."""
+    own = dict(method.overrides)
+    for key in ("groups", "environments"):
+        if key in own:
+            own[key] = _named_attributes(own[key], data, f"methods.{method.label}.{key}")
+    return own
+
+
 @contextmanager
-def _named(split: Mapping[str, Any]) -> Iterator[None]:
-    """Name fields as the study file does: a split knows only one shift and one draw."""
-    names = {"shift": f"shifts.{split['shift_name']}", "draw": split["size_field"]}
+def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
+    """Name fields as the study file does, and say which of the study's points an error is about."""
     try:
         yield
     except InputError as error:
-        head, dot, rest = error.field.partition(".")
-        if head not in names:
-            raise
-        raise InputError(names[head] + dot + rest, error.problem, error.choices) from None
+        words = error.field.split(".")
+        for end in range(len(words), 0, -1):
+            head = ".".join(words[:end])
+            if head in fields:
+                place = ".".join([fields[head], *words[end:]])
+                about = f" ({point.title})" if head in ("draw", "dataset_size") else ""
+                raise InputError(place, error.problem + about, error.choices) from None
+        raise
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
@@ -247,13 +289,11 @@ def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCoun
         return
     where = f"methods.{method.label} ({title})"
     if needs.groups:
-        groups = method.overrides.get("groups", split["groups"])
-        have = counts.count(groups, with_label=True)
+        have = counts.count(split["groups"], with_label=True)
         if have < 2:
             raise NeedsError(f"{where}: needs at least two groups with training rows, and there is {have}")
     if needs.environments:
-        environments = method.overrides.get("environments", split["environments"])
-        have = counts.count(environments, with_label=False)
+        have = counts.count(split["environments"], with_label=False)
         if have < 2:
             raise NeedsError(
                 f"{where}: needs at least two environments with training rows, and there is {have}; "
@@ -263,8 +303,7 @@ def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCoun
 
 def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:
     needs = method.facts.needs
-    environments = method.overrides.get("environments", split["environments"])
-    if needs is None or not needs.environments or not counts.environment_is_class(environments):
+    if needs is None or not needs.environments or not counts.environment_is_class(split["environments"]):
         return []
     return [f"{method.label} aligns environments, but here an environment is nearly one class, so aligning them erases the label"]
 
@@ -279,16 +318,16 @@ def _runs(
     common_key: Mapping[str, Any],
     models: Mapping[str, dict[str, Any]],
     methods: Mapping[str, MethodEntry],
+    own: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[PlannedRun]:
     """The runs of one point. A run that others start from comes before them, once."""
 
     def head_of(overrides: Mapping[str, Any], keep: str) -> tuple[dict[str, Any], str]:
         # What the runs of one point share is hashed once: planning 10,000 runs stays well under two seconds.
         split = {**common["split"], **overrides}
-        told = {name: value for name, value in split.items() if name not in ("shift_name", "size_field")}
-        return {**common, "split": split, "keep": keep}, digest({**common_key, "split": told, "keep": keep})
+        return {**common, "split": split, "keep": keep}, digest({**common_key, "split": split, "keep": keep})
 
-    heads = {label: head_of(method.overrides, study.keep) for label, method in methods.items()}
+    heads = {label: head_of(own[label], study.keep) for label in methods}
     base_head = head_of({}, "all" if study.keep == "all" else "selected")
     place = {"data": point.data, "shift": point.shift, "size": point.size}
     told: set[str] = set()

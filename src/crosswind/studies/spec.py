@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from crosswind.core.errors import InputError, nearest, one_line
+from crosswind.core.errors import InputError, nearest, shown
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
 
 __all__ = [
@@ -108,7 +108,7 @@ class SetSpec(_Strict):
     )
     draw: Any = Field(default="all", description="all, {total: rows} or {base: rows a cell}")
     source: str | None = Field(default=None, description="another data set of this study")
-    labels: dict[str, str | None] | None = Field(
+    labels: dict[str, Value | None] | None = Field(
         default=None, description="that data set's classes -> ours; null leaves a class out"
     )
 
@@ -140,8 +140,9 @@ class Study(_Strict):
     sampler: str | dict[str, float] = Field(
         default="uniform", description="uniform, reweight, balanced or {mixture: share of the supplements}"
     )
-    label_noise: float | list[float] | dict[str, Any] = Field(
-        default=0.0, description="share of training labels replaced at random; a list makes one study point each"
+    label_noise: float | list[float | dict[str, Any]] | dict[str, Any] = Field(
+        default=0.0,
+        description="share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point",
     )
     dataset_size: int | list[int] | None = Field(
         default=None, description="training rows in all, by the shift's weights; a list makes one study point each"
@@ -239,7 +240,7 @@ def _sentence(error: ValidationError, where: str) -> InputError:
     path = [word for word in words if not _is_branch(word)]
     field = f"{where}: {'.'.join(path)}" if path else where
     given = found.get("input")
-    shown = one_line(repr(given), 80)
+    quoted = shown(given)
     kind, context = found["type"], found.get("ctx", {})
     if kind == "extra_forbidden":
         valid = _fields_at(path[:-1])
@@ -250,14 +251,18 @@ def _sentence(error: ValidationError, where: str) -> InputError:
     if kind == "literal_error":
         choices = [choice.strip().strip("'") for choice in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
         guess = nearest(str(given), choices)
-        return InputError(field, f"{shown} is not valid" + (f", did you mean {guess!r}?" if guess else ""), choices)
+        return InputError(field, f"{quoted} is not valid" + (f", did you mean {guess!r}?" if guess else ""), choices)
+    if words and words[-1] == "[key]" and kind in ("string_too_short", "string_too_long"):
+        return InputError(field.removesuffix("."), f"a name must have 1 to 100 characters, not {quoted}")
     if kind in ("too_short", "string_too_short"):
         return InputError(field, "must not be empty")
     if kind == "string_pattern_mismatch":
-        return InputError(field, f"{shown} may hold only letters, digits, spaces and _ . + : / @ -")
+        return InputError(field, f"{quoted} may hold only letters, digits, spaces and _ . + : / @ -")
     others = [item for item in error.errors(include_url=False) if _plain_path(item) == path]
-    expected = " or ".join(dict.fromkeys(_wanted(item) for item in others))
-    return InputError(field, f"{expected}, not {shown}")
+    if path[-2:-1] == ["roles"]:
+        return InputError(field, f"must be a whole number of rows of each cell, or a share between 0 and 1, not {quoted}")
+    expected = " or ".join(dict.fromkeys(_wanted(item).removeprefix("must be ") for item in others))
+    return InputError(field, f"{'' if expected.startswith('must') else 'must be '}{expected}, not {quoted}")
 
 
 def _plain_path(item: Any) -> list[str]:
@@ -279,6 +284,10 @@ _WANTED = {
 def _wanted(item: Any) -> str:
     if item["type"] in _WANTED:
         return _WANTED[item["type"]]
+    bounds = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below", "less_than_equal": "at most"}
+    if item["type"] in bounds:
+        ((name, value),) = ((name, value) for name, value in item["ctx"].items() if name in ("gt", "ge", "lt", "le"))
+        return f"must be {bounds[item['type']]} {value}"
     text = str(item["msg"])
     text = text.removeprefix("Value error, ").removeprefix("Input should be ")
     return text if text.startswith("must") else f"must be {text}"

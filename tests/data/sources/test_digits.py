@@ -152,7 +152,7 @@ def test_a_file_that_is_not_the_digits_is_refused(elsewhere: object, text: str |
     [
         ({"size": "big"}, "data.train.size: must be a whole number"),
         ({"size": 4}, r"data.train.size: must be in \[8, 512\], not 4"),
-        ({"seeds": 1}, "data.train.seeds: unknown setting of source 'digits' 'seeds', did you mean 'seed'"),
+        ({"seeds": 1}, "data.train.seeds: unknown setting of source 'digits': 'seeds', did you mean 'seed'"),
     ],
 )
 def test_settings_are_checked_by_their_place(settings: dict[str, object], words: str) -> None:

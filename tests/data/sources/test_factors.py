@@ -75,10 +75,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"path": "x.csv", "grid": {"a": 2}}, "data: needs either a path or a grid, not both"),
     ({"grid": {}}, "data.grid: must map attributes to their values"),
     ({"grid": [1]}, "data.grid: must map attributes to their values"),
-    ({"grid": {"a": 0}}, "data.grid.a: must have at least one value, not 0"),
+    ({"grid": {"a": 0}}, "data.grid.a: must have at least one value and at most 65,535 values, not 0"),
     ({"grid": {"a": []}}, "data.grid.a: must be a list of values or their number"),
     ({"grid": {"a": "red"}}, "data.grid.a: must be a list of values or their number, not 'red'"),
-    ({"grid": {"a": True}}, "data.grid.a: must be a list of values or their number, not True"),
+    ({"grid": {"a": True}}, "data.grid.a: must be a list of values or their number, not true"),
     ({"grid": {"a": ["x", None]}}, "data.grid.a: must be a list of texts and numbers"),
     ({"grid": {"a": [1.0, float("nan")]}}, "data.grid.a: must be a list of texts and numbers"),
     ({"grid": {"a": ["x", "x"]}}, "'x' is named twice"),
@@ -96,7 +96,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"path": "x.csv", "copies": 2}, "data: copies and split belong to a grid"),
     ({"path": "x.csv"}, "data.path: there is no file 'x.csv'"),
     ({"path": "x.txt"}, r"data.path: 'x.txt' is no table by its name \(valid: .csv, .parquet\)"),
-    ({"grid": {"a": 2}, "coppies": 2}, "data.coppies: unknown setting of source 'factors' 'coppies', did you mean 'copies'"),
+    ({"grid": {"a": 2}, "coppies": 2}, "data.coppies: unknown setting of source 'factors': 'coppies', did you mean 'copies'"),
 ]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest
-from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
 from crosswind.data.tabular import attribute_table, has_column, read_table
@@ -73,7 +73,7 @@ class Factors(Source):
 
     def _grid(self) -> tuple[tuple[Attribute, ...], np.ndarray[Any, np.dtype[Any]]]:
         if not isinstance(self.grid, Mapping) or not self.grid:
-            raise InputError("factors.grid", f"must map attributes to their values, not {self.grid!r}")
+            raise InputError("factors.grid", f"must map attributes to their values, not {shown(self.grid)}")
         attributes = [_attribute(name, values) for name, values in self.grid.items()]
         shape = [len(attribute) for attribute in attributes]
         inside = self._split_codes(attributes)
@@ -93,14 +93,18 @@ class Factors(Source):
         if self.split is None:
             return None
         if not isinstance(self.split, Mapping) or not self.split:
-            raise InputError("factors.split", f"must map names to rows in each cell, not {self.split!r}")
+            raise InputError("factors.split", f"must map names to rows in each cell, not {shown(self.split)}")
         if self.copies != 1:
             raise InputError("factors.copies", "cannot be given together with split, which says how many rows a cell has")
         if SPLIT in [attribute.name for attribute in attributes]:
             raise InputError("factors.grid", f"an attribute cannot be named {SPLIT!r} where split is given")
+        if len(self.split) > MOST_VALUES:
+            raise InputError("factors.split", f"names {len(self.split):,} parts, more than {MOST_VALUES:,}")
         for name, count in self.split.items():
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                raise InputError(f"factors.split.{name}", f"must be a whole number of rows, not {count!r}")
+                raise InputError(f"factors.split.{name}", f"must be a whole number of rows, not {shown(count)}")
+            if count > MOST_ROWS:
+                raise InputError(f"factors.split.{name}", f"makes {count:,} rows a cell, more than {MOST_ROWS:,} in all")
         if not sum(self.split.values()):
             raise InputError("factors.split", "gives no rows to any cell")
         return np.repeat(np.arange(len(self.split)), list(self.split.values()))
@@ -109,11 +113,14 @@ class Factors(Source):
 def _attribute(name: str, values: object) -> Attribute:
     field = f"factors.grid.{name}"
     if isinstance(values, int) and not isinstance(values, bool):
-        if not 1 <= values <= MOST_ROWS:
-            raise InputError(field, f"must have at least one value, not {values}")
+        if not 1 <= values <= MOST_VALUES:
+            raise InputError(field, f"must have at least one value and at most {MOST_VALUES:,} values, not {values:,}")
         values = range(values)
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        raise InputError(field, f"must be a list of values or their number, not {values!r}")
+        raise InputError(field, f"must be a list of values or their number, not {shown(values)}")
     if any(value is None or isinstance(value, list | dict) or value != value for value in values):
-        raise InputError(field, f"must be a list of texts and numbers, not {list(values)!r}")
-    return Attribute(str(name), tuple(values))
+        raise InputError(field, f"must be a list of texts and numbers, not {shown(list(values))}")
+    try:
+        return Attribute(str(name), tuple(values))
+    except InputError as error:
+        raise InputError(field, error.problem, error.choices) from None

@@ -15,6 +15,8 @@ from crosswind.shifts.base import Cells
 
 __all__ = ["CellIndex", "cell_index", "sorted_rows"]
 
+MOST_CELLS = 20_000_000  # an array of 8 bytes over all cells is 160 MB, and a plan holds several
+
 
 class CellIndex:
     """The cells of a data set under a label and some attributes.
@@ -33,6 +35,11 @@ class CellIndex:
         if derived is not None and label == derived.name:
             raise InputError("label", f"the derived attribute {label!r} cannot be the label", dataset.table.names)
         self.cells = Cells(dataset.attribute(label, "label"), tuple(dataset.attribute(name, field) for name in names))
+        if self.cells.size > MOST_CELLS:
+            sizes = ", ".join(f"{axis.name} {len(axis.values):,}" for axis in self.cells.axes)
+            raise InputError(
+                field, f"label and attributes make {self.cells.size:,} cells, more than {MOST_CELLS:,} ({sizes} values)"
+            )
         on_table = [label, *(name for name in names if self.n_values == 1 or derived is None or name != derived.name)]
         self.base_shape = self.cells.shape[: len(on_table)]
         self.n_cells = math.prod(self.base_shape)

@@ -59,7 +59,8 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
     positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `train_cells`: the
     `Cells` that count the training set, `train_counts`: int64 of their shape; `groups`, `environments`: the attributes that make
-    them by default.
+    them by default; `origins`: int64 [1 + supplements], training rows by weights and of each supplement; `test_cells`: over
+    `train_counts`, where the test law is positive, None where no test set is cut into these cells.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -78,6 +79,8 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "train_counts": parts["train"].allotment.counts.sum(axis=0).reshape(parts["train"].cells.shape),
         "groups": study.groups,
         "environments": study.environments,
+        "origins": parts["train"].allotment.counts.sum(axis=1),
+        "test_cells": study.test_cells(parts["train"].allotment.mode),
     }
 
 
@@ -93,6 +96,8 @@ class _Study:
         self.dataset = datasets[main]
         self.index = _index(self.dataset, plan.label, plan.attributes, "attributes")
         self.label: Attribute = self.index.cells.label
+        if plan.label_noise is not None:
+            plan.label_noise.check(len(self.label.values), "label_noise")
         self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, _ALL_ROLES)
         # Another seed of the same shift finds its normal form ready.
         key = ("shift", canonical(plan.shift.describe()))
@@ -226,7 +231,7 @@ class _Study:
         environments = self._grouping(part, self.environments, None, "environments")
         group = label * groups.size + groups.of_cell[full]
         if part.name == "train":
-            weight = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self._test_cells(mode))
+            weight = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self.test_cells(mode))
         else:
             weight = np.full(len(label), 1.0 / max(len(label), 1))
         law, step = None, (0, 0)
@@ -277,7 +282,7 @@ class _Study:
         found: Grouping = kept[key]
         return found
 
-    def _test_cells(self, mode: str) -> NDArray[np.bool_] | None:
+    def test_cells(self, mode: str) -> NDArray[np.bool_] | None:
         """Where the test law is positive, over the cells that the training set counts; None where there is no such set."""
         tests = [(name, item) for name, item in self.plan.sets.items() if item.role == "test" and item.source in (None, self.main)]
         tests.sort(key=lambda pair: pair[0] != "test")
@@ -308,7 +313,7 @@ def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) 
     return cell_index(dataset, label, attributes, field)
 
 
-def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, str | None] | None, field: str) -> NDArray[np.int64]:
+def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> NDArray[np.int64]:
     """Our class of each class of a source, -1 for those left out."""
     if labels is None and theirs.values == ours.values:
         return np.arange(len(ours.values))

@@ -32,7 +32,7 @@ class SetPlan:
     law: Shift | str = field(default_factory=All)
     draw: Draw | None = None
     source: str | None = None
-    labels: Mapping[str, str | None] | None = None
+    labels: Mapping[str, Any] | None = None
 
     def describe(self) -> dict[str, Any]:
         """The set as plain values, which `parse_sets` reads back."""
