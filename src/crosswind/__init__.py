@@ -19,6 +19,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "run_study",
     "split",
     "train",
 ]
@@ -37,6 +38,7 @@ _HOMES: dict[str, str] = {
     "UnseenData": "crosswind.shifts.unseen_data",
     "evaluate": "crosswind.api",
     "load": "crosswind.api",
+    "run_study": "crosswind.api",
     "split": "crosswind.api",
     "train": "crosswind.api",
 }

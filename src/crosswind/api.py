@@ -1,11 +1,13 @@
-"""The main job in Python: load, shift, split, train, evaluate.
+"""The main job in Python: load, shift, split, train, evaluate; and whole studies.
 
 Each function is one arrow of the path that studies take too; a study adds only the product of many and a store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import InputError
@@ -19,9 +21,13 @@ from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_sets, make_split, parse_sampler
 
 if TYPE_CHECKING:
+    from crosswind.reports.tables import Table
+    from crosswind.studies.drive import Progress, Summary
     from crosswind.training.loop import Trajectory
 
-__all__ = ["evaluate", "load", "split", "train"]
+__all__ = ["StudyResults", "evaluate", "load", "run_study", "split", "train"]
+
+JOB = "crosswind.studies.run:execute"
 
 
 def load(source: str, **options: Any) -> AttributedDataset:
@@ -120,3 +126,70 @@ def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dic
         rows = split.validation[name] if name in split.validation else split.evaluation[name]
         found[name] = scores(predictions, rows.group_names, split.class_names)
     return found
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What `run_study` leaves. `str` of it is the tables as text.
+
+    `study` is its name, `out` the folder of its store, `rows` one mapping for every run, selection rule and set (`method`, `shift`,
+    `seed`, `set`, `status`, `metrics`, ...), `tables` those of the report, `warnings` what the plan had to say, `summary` how many
+    runs finished, diverged and failed, and how many were executed this time.
+    """
+
+    study: str
+    out: Path
+    rows: list[dict[str, Any]]
+    tables: list[Table]
+    warnings: tuple[str, ...]
+    summary: Summary
+
+    def __str__(self) -> str:
+        return "\n\n".join(table.to_text() for table in self.tables)
+
+
+def run_study(
+    study: str | Path | Mapping[str, Any],
+    out: str | Path,
+    *,
+    workers: int = 0,
+    scale: str | None = None,
+    settings: Sequence[str] = (),
+    retry_failed: bool = False,
+    on_event: Callable[[Progress], None] | None = None,
+) -> StudyResults:
+    """Plan a study, execute what its store in `out` does not hold yet, and read the results.
+
+    `study`: a study file, the name of a shipped study, or its fields as a mapping. `workers` 0 trains in this process, where every
+    class that the program has registered is found; n > 0 trains in n processes, which import the program's file for its classes, so
+    what a script does besides defining them belongs under `if __name__ == "__main__":`. `scale` and `settings` are `--scale` and
+    `--set` of the command line. A key does not know the code of a class: raise its `version` when it computes other numbers, and
+    runs of before are not taken for those of now.
+
+    Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is a row with its reason.
+    """
+    from crosswind.cli.report import tables_of
+    from crosswind.core.registry import outside_modules
+    from crosswind.studies.build import build_dataset, check_pixels
+    from crosswind.studies.drive import drive
+    from crosswind.studies.engines.inline import Inline
+    from crosswind.studies.engines.pool import Pool
+    from crosswind.studies.plan import make_plan
+    from crosswind.studies.spec import load_study, study_from, study_path
+    from crosswind.studies.store import Store
+
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+        raise InputError("workers", f"must be 0 (this process) or a number of processes, not {workers!r}")
+    modules = outside_modules() if workers else []
+    if isinstance(study, Mapping):
+        planned = make_plan(study_from(study, scale=scale, settings=settings))
+    else:
+        planned = make_plan(load_study(str(study), scale, settings), study_path(str(study)).parent)
+    for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
+        check_pixels(build_dataset(values), workers or 1)
+    name, resolved = planned.study.name, planned.study.model_dump()
+    with Store.open(out, create=True) as store, Pool(JOB, workers, modules) if workers else Inline(JOB) as engine:
+        store.add_plan(name, planned.study.model_dump(exclude_unset=True), resolved, planned.runs)
+        limit = planned.study.time_limit
+        summary = drive(store, planned.runs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed)
+        return StudyResults(name, Path(out), store.results(name), tables_of(store, name), planned.warnings, summary)

@@ -6,8 +6,9 @@ the *declarations* of a registered class (docstring, knobs, needs, limit, versio
 declaring words of `crosswind.core.knobs`. `load` imports the file when the class itself is wanted. A contract test compares
 the facts read this way with the class.
 
-Classes outside the package come by the entry-point group `crosswind`, whose values name modules, or are registered by being
-defined in the running program.
+Classes outside the package come by the entry-point group `crosswind`, whose values name modules (read in the same way), or are
+registered by being defined in the running program. A worker process imports the modules that `CROSSWIND_MODULES` names, so that
+it finds the classes of the program that started it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,31 @@ import ast
 import importlib
 import importlib.metadata
 import importlib.util
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from crosswind.core import knobs as declarations
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Knob, Limit, Needs
 
-__all__ = ["ROOMS", "Facts", "facts", "facts_of_class", "forget", "listing", "load", "register"]
+__all__ = [
+    "MODULES_VARIABLE",
+    "ROOMS",
+    "Facts",
+    "facts",
+    "facts_of_class",
+    "forget",
+    "listing",
+    "load",
+    "outside_modules",
+    "register",
+]
 
 C = TypeVar("C", bound=type)
 
@@ -39,6 +54,9 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transforms": ("crosswind.transforms", ("transform",)),
     "estimators": ("crosswind.estimators", ("estimator",)),
 }
+MODULES_VARIABLE = "CROSSWIND_MODULES"
+"""The environment variable that names, with commas between, modules in which a worker finds classes."""
+
 _WORDS: dict[str, Any] = {name: getattr(declarations, name) for name in declarations.__all__}
 _DECLARED = ("needs", "limit", "version", "family", "extra", "hooks")
 _LIVE: dict[tuple[str, str], type] = {}
@@ -87,9 +105,14 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
     room = _room_of(kind)
 
     def attach(cls: C) -> C:
+        own = (cls.__module__, cls.__qualname__)
         known = _LIVE.get((room, name))
-        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        if known is not None and (known.__module__, known.__qualname__) != own:
             raise InputError("name", f"{name!r} is already registered in {room} by {known.__module__}.{known.__qualname__}")
+        if not _is_ours(cls.__module__) and name in _scan(room):
+            taken = _scan(room)[name]
+            if (taken.module, taken.qualname) != own:
+                raise InputError("name", f"{name!r} is already registered in {room} by {taken.module}.{taken.qualname}")
         _LIVE[room, name] = cls
         cls.registered_name = name  # type: ignore[attr-defined]
         cls.registered_kind = kind  # type: ignore[attr-defined]
@@ -114,6 +137,8 @@ def facts(room: str, name: str, field: str = "name") -> Facts:
     scanned = _scan(room)
     if name in scanned:
         return scanned[name]
+    if (room, name) not in _LIVE:
+        _import_named()
     if (room, name) in _LIVE:
         return _facts_of_class(_LIVE[room, name], room)
     raise unknown(field, room.removesuffix("s"), name, [item.name for item in listing(room)])
@@ -123,9 +148,30 @@ def load(room: str, name: str, field: str = "name") -> type:
     """The class itself; imports its file."""
     known = facts(room, name, field)
     if (room, name) not in _LIVE:
-        module = importlib.import_module(known.module)
+        module = _import(known.module, f"{room.removesuffix('s')} {name!r}")
         _LIVE.setdefault((room, name), getattr(module, known.qualname))
     return _LIVE[room, name]
+
+
+def outside_modules() -> list[str]:
+    """The modules, by names that another process can import, of classes that only this program has registered.
+
+    A class of the program itself is found there under its file's name. Raises `InputError` for one that has no file, as in an
+    interactive session.
+    """
+    found = set()
+    for (room, name), cls in _LIVE.items():
+        if _is_ours(cls.__module__) or name in _scan(room):
+            continue
+        module = cls.__module__
+        if module == "__main__":
+            main = sys.modules["__main__"]
+            spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+            if spec is None and file is None:
+                raise InputError("workers", f"{name!r} is defined in this session, where workers cannot find it; use workers=0")
+            module = spec.name.removesuffix(".__main__") if spec is not None else Path(str(file)).stem
+        found.add(module)
+    return sorted(found)
 
 
 def facts_of_class(cls: type) -> Facts:
@@ -142,12 +188,12 @@ def _room_of(kind: str) -> str:
 
 @cache
 def _scan(room: str) -> dict[str, Facts]:
-    package, kinds = ROOMS[room]
+    package, _ = ROOMS[room]
     found: dict[str, Facts] = {}
     places = [(f"{package}.{path.stem}", path) for path in _files_of(package)]
     places += _plugins()
     for module, path in places:
-        for item in _read(module, path, room, kinds):
+        for item in _read(module, path, room):
             if item.name in found:
                 raise InputError("name", f"{item.name!r} is registered in {room} by {found[item.name].module} and {item.module}")
             found[item.name] = item
@@ -162,29 +208,84 @@ def _files_of(package: str) -> list[Path]:
 
 @cache
 def _plugins() -> list[tuple[str, Path]]:
-    found = []
+    found = {}
     for point in importlib.metadata.entry_points(group="crosswind"):
-        spec = importlib.util.find_spec(point.value)
-        if spec is not None and spec.origin is not None:
-            found.append((point.value, Path(spec.origin)))
-    return found
+        module = point.value.partition(":")[0].strip()
+        path = _file_of(module)
+        if path is None:
+            whose = f"the plug-in {point.name!r}" + (f" of {point.dist.name}" if point.dist is not None else "")
+            raise InputError(whose, f"its module {module!r} cannot be found; install it again, or uninstall it")
+        found[module] = path
+    return list(found.items())
 
 
-def _read(module: str, path: Path, room: str, kinds: tuple[str, ...]) -> list[Facts]:
-    text = path.read_text(encoding="utf-8")
-    if "@register(" not in text:
-        return []
+def _file_of(module: str) -> Path | None:
+    # Only the top is asked of the import system: for the whole name it would import the parents, which may be slow, or broken.
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    file = Path(spec.origin) if spec.origin is not None else None
+    folders = [Path(place) for place in spec.submodule_search_locations or []]
+    for part in rest:
+        places = [place / part for place in folders]
+        files = [*(place / "__init__.py" for place in places), *(place.with_name(f"{part}.py") for place in places)]
+        file = next((path for path in files if path.is_file()), None)
+        folders = [place for place in places if place.is_dir()]
+    return file if file is not None and file.is_file() else None
+
+
+def _import(module: str, what: str) -> ModuleType:
+    if _is_ours(module):
+        return importlib.import_module(module)
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # whatever the code of somebody else does when it is imported
+        raise InputError(what, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _import_named() -> None:
+    for module in os.environ.get(MODULES_VARIABLE, "").split(","):
+        if module.strip():
+            _import(module.strip(), MODULES_VARIABLE)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _read(module: str, path: Path, room: str) -> list[Facts]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if "register(" not in text:
+            return []
+        body = ast.parse(text, filename=str(path)).body
+    except (OSError, SyntaxError, ValueError) as error:
+        raise InputError(module, f"{path.name} cannot be read as Python: {error}") from None
     found = []
-    for node in ast.parse(text, filename=str(path)).body:
+    for node in body:
         if not isinstance(node, ast.ClassDef):
             continue
         for decorator in node.decorator_list:
-            if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "register":
-                name = ast.literal_eval(decorator.args[0])
-                kind = next(ast.literal_eval(word.value) for word in decorator.keywords if word.arg == "kind")
-                if kind in kinds:
+            if isinstance(decorator, ast.Call) and _word_of(decorator.func) == "register":
+                try:
+                    name = str(ast.literal_eval(decorator.args[0]))
+                    kind = str(next(ast.literal_eval(word.value) for word in decorator.keywords if word.arg == "kind"))
+                except (IndexError, StopIteration, ValueError):
+                    problem = f'line {node.lineno}: {node.name} must be registered as @register("its-name", kind="its kind")'
+                    raise InputError(module, problem) from None
+                if _room_of(kind) == room:
                     found.append(_facts_of_node(node, name, kind, room, module))
     return found
+
+
+def _word_of(node: ast.expr) -> str:
+    """`knob` of both `knob(...)` and `crosswind.knob(...)`."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str) -> Facts:
@@ -192,7 +293,7 @@ def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: 
     declared: dict[str, Any] = {}
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
-            if isinstance(item.value, ast.Call) and getattr(item.value.func, "id", "") == "knob":
+            if isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
                 read[item.target.id] = (ast.unparse(item.annotation), _evaluate(item.value, module))
             elif item.target.id in _DECLARED:
                 declared[item.target.id] = _evaluate(item.value, module)
@@ -216,6 +317,8 @@ def _evaluate(node: ast.expr, module: str) -> Any:
         return eval(compile(ast.Expression(node), module, "eval"), {"__builtins__": {}, "float": float}, dict(_WORDS))
     except NameError as error:
         raise InputError(module, f"line {node.lineno}: a declaration may use only {', '.join(sorted(_WORDS))} ({error})") from None
+    except Exception as error:  # what an import of the file would raise as well
+        raise InputError(module, f"line {node.lineno}: {type(error).__name__}: {error}") from None
 
 
 def _shown(declared: dict[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import IO, final
 
 from crosswind.core.errors import one_line
+from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
@@ -37,11 +39,13 @@ class Pool:
 
     interruptible = True
 
-    def __init__(self, job: str, workers: int) -> None:
-        """`job`: the function that executes a run, as `package.module:function`; `workers`: at least 1."""
+    def __init__(self, job: str, workers: int, modules: Sequence[str] = ()) -> None:
+        """`job`: the function that executes a run, as `package.module:function`; `workers`: at least 1; `modules`: what workers
+        import to find classes that are registered neither in the package nor by entry point.
+        """
         if workers < 1:
             raise ValueError(f"a pool needs at least one worker, not {workers}")
-        self._job, self.workers = job, workers
+        self._job, self.workers, self._modules = job, workers, tuple(modules)
         self._free: list[_Worker] = []
         self._busy: list[_Worker] = []
         self._lost: list[Event] = []
@@ -61,7 +65,7 @@ class Pool:
             worker.end()
         try:
             self._started += 1
-            worker = _Worker(self._job, self._started)
+            worker = _Worker(self._job, self._started, self._modules)
         except OSError as error:
             self._lost.append(Event(task.key, "lost", reason=f"no worker could be started: {error.strerror or error}"))
             return
@@ -143,11 +147,12 @@ class Pool:
 class _Worker:
     """One process, the socket to it, and the last of what it printed."""
 
-    def __init__(self, job: str, number: int) -> None:
+    def __init__(self, job: str, number: int, modules: Sequence[str]) -> None:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
         # The path of this process, without what `-m` would put before it: the folder that the user happens to be in.
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        named = {MODULES_VARIABLE: ",".join([*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules])}
         module = "crosswind.studies.engines.worker"
         try:
             self._process = subprocess.Popen(
@@ -156,7 +161,7 @@ class _Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), read_end),
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+                env={**os.environ, **ONE_THREAD, **named, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is for the driver; and what a run starts can be ended with it
             )
         except BaseException:

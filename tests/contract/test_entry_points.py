@@ -1,0 +1,120 @@
+"""Things from other packages: found by entry point, without importing them; used in studies, workers and reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.plugins import METHOD, crosswind, install
+
+from crosswind.studies.store import Store
+
+STUDY = {
+    "data": {
+        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+    },
+    "shifts": {"none": []},
+    "sizes": {"equal": {"total": 100}},
+    "models": {"small": {"model": "mlp", "hidden": 16, "layers": 1}},
+    "methods": {"erm": {}, "smoothed": {"amount": [0.0, 0.5]}},
+    "training": {"steps": 6, "batch": 32, "validate_every": 3},
+    "seeds": 1,
+}
+
+
+def study_in(folder: Path, **changes: object) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({**STUDY, **changes}), encoding="utf-8")
+    return path
+
+
+def test_plug_ins_are_found_in_modules_packages_and_folders_without_init(tmp_path: Path) -> None:
+    for number, (file, module) in enumerate(
+        {"a.py": "a", "b/__init__.py": "b", "c/d/e.py": "c.d.e", "f/__init__.py": "f.g"}.items()
+    ):
+        files = {file: METHOD.replace("smoothed", f"m{number}")}
+        files |= {"f/g.py": METHOD.replace("smoothed", "m9")} if module == "f.g" else {}
+        install(tmp_path, files, {"point": module}, name=f"plug{number}")
+    found = {row["name"] for row in json.loads(crosswind("list", "methods", "--json", path=tmp_path).stdout)}
+    assert {"m0", "m1", "m2", "m9"} <= found and "m3" not in found  # an entry point names one module, not its package
+
+
+def test_a_method_of_another_package_is_listed_run_by_workers_and_reported(tmp_path: Path) -> None:
+    # Its package prints when it is imported: what lists and plans must not import it.
+    path = install(tmp_path / "site", {"acme/__init__.py": "print('imported')", "acme/smooth.py": METHOD}, {"acme": "acme.smooth"})
+    listed = crosswind("list", "methods", "--json", path=path)
+    rows = {row["name"]: row for row in json.loads(listed.stdout)}
+    assert rows["smoothed"]["summary"] == "Cross-entropy with smoothed labels, from another package."
+    assert rows["smoothed"]["knobs"][0]["name"] == "amount" and rows["smoothed"]["hooks"] == ["loss"]
+    assert "share of the label" in crosswind("show", "method", "smoothed", path=path).stdout
+    study, out = study_in(tmp_path), tmp_path / "out"
+    assert crosswind("plan", study, path=path).stdout.startswith("study mine: 3 runs")
+    done = crosswind("run", study, "--workers", "2", "--out", out, path=path)
+    assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr
+    with Store.open(out) as store:
+        assert store.counts("mine")["finished"] == 3
+        rows = [row for row in store.results("mine") if row["rule"] == "last" and row["set"] == "test"]
+    losses = {row["point"]: row["metrics"]["nll"] for row in rows}
+    assert losses["amount=0"] == losses[""] != losses["amount=0.5"], "ERM is its limit, and its knob counts"
+    reported = crosswind("report", out, path=path)
+    assert reported.returncode == 0 and "smoothed" in reported.stdout
+    # A store is read where the method is not installed.
+    assert crosswind("report", out).stdout == reported.stdout
+    missing = crosswind("run", study, "--out", out)
+    assert missing.returncode == 2 and "unknown method 'smoothed'" in missing.stderr
+
+
+BROKEN = {
+    "no module": (
+        {"acme/__init__.py": ""},
+        "acme.nowhere",
+        "the plug-in 'point' of acme: its module 'acme.nowhere' cannot be found",
+    ),
+    "no package": ({}, "acme.nowhere", "its module 'acme.nowhere' cannot be found; install it again, or uninstall it"),
+    "no file": ({"acme/data/x.txt": ""}, "acme.data", "its module 'acme.data' cannot be found"),
+    "no value": ({}, " ", "cannot be found"),
+    "no Python": ({"acme.py": "@register(\nclass"}, "acme", "acme: acme.py cannot be read as Python: "),
+    "no text": ({"acme.py": "@register(\0"}, "acme", "acme: acme.py cannot be read as Python: "),
+    "no name": ({"acme.py": '@register(NAME, kind="method")\nclass A:\n    pass'}, "acme", "acme: line 2: A must be registered as"),
+    "no kind": (
+        {"acme.py": '@register("a", kind="methd")\nclass A:\n    pass'},
+        "acme",
+        "unknown kind 'methd', did you mean 'method'?",
+    ),
+    "no word": ({"acme.py": '@register("a", kind="method")\nclass A:\n    needs = Neds()'}, "acme", "may use only"),
+    "wrong word": (
+        {"acme.py": '@register("a", kind="method")\nclass A:\n    needs = Needs(grops=1)'},
+        "acme",
+        "acme: line 3: TypeError",
+    ),
+    "name taken": ({"acme.py": METHOD.replace('"smoothed"', '"erm"')}, "acme", "'erm' is registered in methods by"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_plug_in_is_one_sentence(case: str, tmp_path: Path) -> None:
+    files, module, sentence = BROKEN[case]
+    told = crosswind("list", "methods", path=install(tmp_path, files, {"point": module}))
+    assert told.returncode == 2 and told.stdout == ""
+    assert sentence in told.stderr and len(told.stderr.splitlines()) == 1, told.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["acme/__init__.py", "acme/smooth.py"])
+def test_what_breaks_when_imported_is_listed_and_fails_its_runs_with_one_sentence(where: str, tmp_path: Path) -> None:
+    files = {"acme/__init__.py": "", "acme/smooth.py": METHOD}
+    files[where] = "import no_such_library\n" + files[where].replace("from __future__ import annotations\n", "")
+    path = install(tmp_path / "site", files, {"acme": "acme.smooth"})
+    assert "smoothed" in crosswind("list", "methods", path=path).stdout
+    out = tmp_path / "out"
+    done = crosswind("run", study_in(tmp_path, methods={"erm": {}, "smoothed": {}}), "--workers", "1", "--out", out, path=path)
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr
+    words = "its module 'acme.smooth' cannot be imported: ModuleNotFoundError: No module named 'no_such_library'"
+    if done.returncode == 2:
+        assert words in done.stderr
+        return
+    with Store.open(out) as store:
+        reasons = {run["labels"]["method"]: run["reason"] for run in store.runs("mine")}
+    assert reasons == {"erm": None, "smoothed": f"method 'smoothed': {words}"}
