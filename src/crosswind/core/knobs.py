@@ -132,12 +132,16 @@ class Base:
     """The run that a method starts from: an ordinary run of `method` on the same split, model and seed, planned and done once.
 
     `settings` are the training settings in which it differs from the method's own; `from_knobs` maps a training setting to the
-    knob of the method that holds its value (`{"epochs": "base_epochs"}`).
+    knob of the method that holds its value (`{"epochs": "base_epochs"}`); `scaled` maps one to the knob that it is multiplied by
+    (`{"steps": "first"}`). `rule`: whose weights the method starts from, `"best-id"` (the last where nothing is validated) or
+    `"last"`.
     """
 
     method: str = "erm"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     from_knobs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    scaled: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rule: str = "best-id"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ nothing and knows no data set's name. Use the weakest hook that serves:
     stage        a later stage depends on an earlier one
     predict      the prediction is not the model's forward pass
     adapt        unlabelled evaluation inputs are used (declared by `needs.adapts`)
+    doubts       a run may come out as another method's, which its reader must be told
 
 This module does not import torch, so that `Info` and `check_needs` serve planning.
 """
@@ -308,6 +309,10 @@ class Method:
     def adapt(self, modules: Modules, state: State, data: Unlabelled) -> tuple[Modules, State]:
         """Modules and state to predict `data` with; called where `needs.adapts` is declared, on copies that are thrown away."""
         return modules, state
+
+    def doubts(self, state: State) -> list[str]:
+        """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
+        return []
 
 
 def check_needs(name: str, needs: Needs, info: Info, taps: Sequence[str] | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from crosswind.core.knobs import Needs
 from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
@@ -57,7 +58,7 @@ def execute(
         seed=spec["seed"],
         checkpoint=checkpoint,
         progress=report,
-        base=_base_weights(bases),
+        base=_base_weights(bases, method.needs),
     )
     wanted = list(trajectory.predictions)  # every rule is kept: a study may ask for another one without training again
     entries = []
@@ -89,14 +90,14 @@ def _row_set(split: Split, name: str) -> Any:
     return split.validation[name] if name in split.validation else split.evaluation[name]
 
 
-def _base_weights(bases: Mapping[str, Path] | None) -> dict[str, Any] | None:
-    if not bases:
+def _base_weights(bases: Mapping[str, Path] | None, needs: Needs) -> dict[str, Any] | None:
+    if not bases or needs.base is None:
         return None
     from safetensors.torch import load_file
 
     (folder,) = bases.values()
-    # The in-distribution choice where there was a validation set, as where a method trains its base itself.
-    chosen = next(path for rule in ("best-id", "last") if (path := folder / f"weights-{rule}.safetensors").exists())
+    # By the rule that the method names where it gave a choice, as where a method trains its base itself.
+    chosen = next(path for rule in (needs.base.rule, "last") if (path := folder / f"weights-{rule}.safetensors").exists())
     return load_file(str(chosen))
 
 

@@ -332,7 +332,7 @@ class _Run:
 
     def _warnings(self) -> list[str]:
         name = self.method.registered_name  # type: ignore[attr-defined]
-        return [
+        return [f"{name}: {text}" for text in self.method.doubts(self.tools.state)] + [
             f"{name} stopped after {self.step} steps, before its switch at step {getattr(self.method, knob)} ({knob})"
             for knob in self.method.needs.switches
             if self.step <= int(getattr(self.method, knob)) and self.status == "finished"
@@ -356,7 +356,8 @@ def _train_base(
     path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
     chosen = load_class("methods", method.needs.base.method)()
     found = fit(chosen, split, images, model, base_settings(settings, method.needs, vars(method)), seed, path, progress)
-    return found.weights("best-id" if "best-id" in found.selections else "last")
+    rule = method.needs.base.rule
+    return found.weights(rule if rule in found.selections else "last")
 
 
 def _check_places(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> None:

@@ -79,6 +79,10 @@ def base_settings(settings: TrainingSettings, needs: Needs, knobs: Mapping[str, 
     if needs.base is None:
         raise ValueError("the method declares no base run")
     values = {**needs.base.settings, **{name: knobs[source] for name, source in needs.base.from_knobs.items()}}
+    for name, source in needs.base.scaled.items():
+        whole = getattr(settings, name)
+        if whole is not None:
+            values[name] = math.ceil(whole * knobs[source]) if isinstance(whole, int) else whole * knobs[source]
     return TrainingSettings.of({**vars(settings), **values}, field)
 
 
