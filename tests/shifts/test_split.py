@@ -405,7 +405,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"sets": {"train": SetPlan("test")}}, "sets.train: the name is that of the training set"),
     ({"sets": {"x": SetPlan("test", "trian")}}, "sets.x.law: unknown law 'trian', did you mean 'train'"),
     ({"sets": {"x": SetPlan("tset")}}, "sets.x.role: unknown role 'tset', did you mean 'test'"),
-    ({"roles": Roles(0, 0.2)}, "sets.test.law: leaves no row for set 'test'"),
+    ({"roles": Roles(0, 0.2)}, "roles.test: leaves no test row for set 'test'"),
 ]
 
 

@@ -54,6 +54,8 @@ def read_table(path: str, field: str) -> DataFrame:
         raise DataError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a {place.suffix[1:].upper()} table: {_first_sentence(error)}") from None
+    if len(header) == 1 and header[0] and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
+        raise DataError(f"{path} separates its cells by {mark!r}, and a CSV table needs commas")
     names: list[str] = []
     for i, name in enumerate(header):
         if not name or "\x00" in name:
@@ -84,7 +86,10 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
         raise DataError(
             f"{path}, column {name!r} holds {str(kind).lower()} values, and an attribute needs text, numbers or true/false"
         )
-    text = column.cast(polars.String).str.strip_chars()
+    try:
+        text = column.cast(polars.String).str.strip_chars()
+    except polars.exceptions.PolarsError:
+        raise DataError(f"{path}, column {name!r} holds {str(kind).lower()} values, which have no text to name them by") from None
     missing = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
     if missing.any():
         row = int(missing.arg_max() or 0)
@@ -93,6 +98,10 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
         others = f" ({many - 1:,} more such rows)" if many > 1 else ""
         what = f"the value {word!r}, which means no value" if word else "no value"
         raise DataError(f"{path}, column {name!r}, row {row + 1} has {what}{others}")
+    broken = text.str.contains(r"[\x00-\x1f\x7f]")
+    if broken.any():
+        row = int(broken.arg_max() or 0)
+        raise DataError(f"{path}, column {name!r}, row {row + 1} has a line break or another control character: {text[row]!r}")
     return text
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.types import canonical
@@ -51,7 +51,7 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     options = dict(spec.options)
     for name in PATH_KNOBS:
         value = options.get(name)
-        if isinstance(value, str) and folder is not None and not Path(value).is_absolute() and (folder / value).exists():
+        if isinstance(value, str) and value and folder is not None and not Path(value).is_absolute() and (folder / value).exists():
             options[name] = str((folder / value).resolve())
     values: dict[str, Any] = {
         "source": spec.source,
@@ -65,20 +65,37 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
 
 def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedDataset:
     """The data set that `data_values` describes; the last few are kept, since a worker serves many runs on one."""
-    key = canonical(values)
+    # A notebook may plan again after its table was edited: the files' stamps are part of what is kept.
+    key = canonical([values, [_stamp(values["options"].get(name)) for name in PATH_KNOBS]])
     if key in _datasets:
         return _datasets[key]
-    dataset = open_source(values["source"], values["options"], f"{field}.options")
+    try:
+        dataset = open_source(values["source"], values["options"], f"{field}.options")
+    except DataError as error:
+        raise DataError(str(error) if field == "data" else f"{field}: {error}") from None
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
         dataset = dataset.with_units(values["unit"], field=f"{field}.unit")
     if values["derive"] is not None:
-        dataset = derive(dataset, _derived(values["derive"], f"{field}.derive"))
+        try:
+            dataset = derive(dataset, _derived(values["derive"], f"{field}.derive"))
+        except InputError as error:
+            if error.field != values["derive"]["name"]:
+                raise
+            raise InputError(f"{field}.derive.name", error.problem, error.choices) from None
     while len(_datasets) >= _KEPT:
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
     return dataset
+
+
+def _stamp(path: Any) -> list[int]:
+    try:
+        state = Path(path).expanduser().stat()
+    except (OSError, TypeError, ValueError):
+        return []
+    return [state.st_mtime_ns, state.st_size, state.st_ino]
 
 
 def _derived(values: Mapping[str, Any], field: str) -> DerivedAttribute:
@@ -97,8 +114,11 @@ def _derived(values: Mapping[str, Any], field: str) -> DerivedAttribute:
 def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
     """Decode every image of a data set of files once, so that a damaged one is named before any run starts.
 
-    `workers`: threads (decoders let go of the interpreter). Nothing is kept. Raises `DataError` for the first damaged row.
+    `workers`: threads (decoders let go of the interpreter). Nothing is kept. Raises `DataError` for the first damaged row, and
+    for a data set without images.
     """
+    if dataset.images is None:
+        raise DataError(f"data set {dataset.name!r} has attributes but no images, so it can be planned but not trained on")
     if not dataset.from_files:
         return
     from concurrent.futures import ThreadPoolExecutor

@@ -19,7 +19,8 @@ class DrawCounts:
     """What `plan_counts` says of one draw, and what follows from it."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
-        self.cells: Cells = told["train_cells"]
+        self.study_cells: Cells = told["study_cells"]
+        self.cells: Cells = told["train_cells"]  # without a derived attribute that is drawn at every visit
         self.counts: NDArray[np.int64] = told["train_counts"]
         self.train_rows: int = told["train_rows"]
         self.set_rows: Mapping[str, int] = told["sets"]

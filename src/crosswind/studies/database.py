@@ -163,6 +163,8 @@ def sentences(name: str) -> Iterator[None]:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
         raise StoreError(f"{name} {_why(error)}") from error
+    except UnicodeDecodeError as error:  # sqlite3 raises it for a damaged name in the schema
+        raise StoreError(f"{name} is damaged and cannot be read (text that is not UTF-8)") from error
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         raise StoreError(f"{name} cannot be read or written: {error.strerror or error}{place}") from error
@@ -174,13 +176,15 @@ def _why(error: Exception) -> str:
     for part, sentence in {
         "not a database": "is not an SQLite database",
         "malformed": "is damaged and cannot be read (database disk image is malformed)",
+        "could not decode": "is damaged and cannot be read (text that is not UTF-8)",
+        "no such column": "is damaged or no Crosswind store: a table lacks a column",
         "disk is full": "cannot be written: the disk is full",
         "is locked": f"is locked by another program for more than {BUSY_SECONDS:.0f} seconds",
         "readonly": "cannot be written: it is read-only here",
         "unable to open": "cannot be opened: no permission, or its folder is gone",
         "disk I/O": "cannot be read or written: the disk reports an error",
     }.items():
-        if part in text:
+        if part.casefold() in text.casefold():
             return sentence
     return f"cannot be read or written: {text}"
 

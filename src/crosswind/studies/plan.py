@@ -24,11 +24,13 @@ from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of
 from crosswind.studies.build import PATH_KNOBS, build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.spec import DataSpec, SetSpec, Study
+from crosswind.training.selection import RULES
 from crosswind.training.settings import TrainingSettings, base_settings, check_switches
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
 
 FORMAT = 1
+DRAWS = ("equal", "all")
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     equal: dict[str, int] = {}
     for point in points_of(study):
         data = study.data[point.data]
+        if isinstance(point.draw, str) and point.draw not in DRAWS:
+            raise unknown(point.fields["draw"], "draw", point.draw, [*DRAWS, "a number of rows a cell", "{total: rows}"])
         if point.draw == "equal":
             if point.data not in equal:
                 equal[point.data] = _equal_rows(study, point, datasets)
@@ -111,8 +115,10 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
         with _named(fields, point):
             counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
+        _check_selection(study, point, counts)
+        _check_shapes(used, point.data)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
-        draws.append(_report(point, counts, split, matching_of(split, counts.cells)))
+        draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
         own = {label: _overrides_of(method, data) for label, method in methods.items()}
@@ -278,6 +284,27 @@ def _report(
         matching=matching,
         warnings=tuple(counts.warnings),
     )
+
+
+def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
+    """Refuse a rule whose validation set is not there: nothing would be scored."""
+    for rule in study.selection:
+        name = RULES.get(rule)
+        if name is None or counts.set_rows.get(name):
+            continue
+        if name not in study.sets or study.sets[name].role != "validation":
+            raise InputError("selection", f"{rule} reads a set {name!r} of role validation, and 'sets' has none", ["last"])
+        raise InputError("selection", f"{rule} reads the set {name!r}, which has no rows ({point.title})", ["last"])
+
+
+def _check_shapes(used: Mapping[str, AttributedDataset], main: str) -> None:
+    for name, dataset in used.items():
+        ours, theirs = used[main].image_shape, dataset.image_shape
+        if ours is not None and theirs is not None and ours != theirs:
+            raise InputError(
+                f"data.{name}.options.size",
+                f"images of {theirs[0]} x {theirs[1]} cannot be tested by a model trained on the {ours[0]} x {ours[1]} of {main!r}",
+            )
 
 
 # -- needs ------------------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[st
     out: Any = _copy(study)
     for setting in settings:
         path, sign, text = setting.partition("=")
-        if not sign or not path.strip():
+        if not sign or not all(word.strip() for word in path.split(".")):
             raise InputError("--set", f"{setting!r} is not of the form key=value, such as training.steps=100")
         value = _compose(text, f"--set {path.strip()}")
         _put(out, path.strip(), value)

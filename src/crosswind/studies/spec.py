@@ -106,7 +106,10 @@ class SetSpec(_Strict):
     law: str | dict[str, Any] | list[Any] = Field(
         default="uniform", description="'train' (the law of training), 'uniform', the name of a shift of this study, or a shift"
     )
-    draw: Any = Field(default="all", description="all, {total: rows} or {base: rows a cell}")
+    draw: Any = Field(
+        default=None,
+        description="all, {total: rows} or {base: rows a cell}; left out: all, for validation by the law of training its share",
+    )
     source: str | None = Field(default=None, description="another data set of this study")
     labels: dict[str, Value | None] | None = Field(
         default=None, description="that data set's classes -> ours; null leaves a class out"
@@ -178,6 +181,14 @@ class Study(_Strict):
             raise ValueError("must name at least one seed, each once")
         return value
 
+    @field_validator("selection", "models", "methods", "label_noise", "dataset_size")
+    @classmethod
+    def _each_once(cls, value: Any) -> Any:
+        # A second entry would be the same runs again, or vanish without a word.
+        if isinstance(value, list) and any(item in value[:place] for place, item in enumerate(value)):
+            raise ValueError("must name each entry once")
+        return value
+
     @property
     def seed_list(self) -> list[int]:
         """The seeds, written out."""
@@ -220,9 +231,16 @@ def study_from(
     if "shifts" not in merged:
         raise InputError(f"{where}: shifts", "is missing; a study needs at least one shift ([] is none)")
     try:
-        return Study.model_validate(merged)
+        study = Study.model_validate(merged)
     except ValidationError as error:
         raise _sentence(error, where) from None
+    for other, overlay in study.scales.items():
+        # A slip in an overlay should not wait for the day when it is used.
+        try:
+            Study.model_validate(merge(merged, overlay))
+        except ValidationError as error:
+            raise _sentence(error, where, f"scales.{other}.") from None
+    return study
 
 
 def json_schema() -> dict[str, Any]:
@@ -233,12 +251,12 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def _sentence(error: ValidationError, where: str) -> InputError:
+def _sentence(error: ValidationError, where: str, inside: str = "") -> InputError:
     # A union reports each of its branches; the deepest report is about the branch that the user meant.
     found = max(error.errors(include_url=False), key=lambda item: (item["type"] == "extra_forbidden", len(item["loc"])))
     words = [str(word) for word in found["loc"]]
     path = [word for word in words if not _is_branch(word)]
-    field = f"{where}: {'.'.join(path)}" if path else where
+    field = f"{where}: {inside}{'.'.join(path)}" if path else where
     given = found.get("input")
     quoted = shown(given)
     kind, context = found["type"], found.get("ctx", {})
@@ -252,6 +270,8 @@ def _sentence(error: ValidationError, where: str) -> InputError:
         choices = [choice.strip().strip("'") for choice in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
         guess = nearest(str(given), choices)
         return InputError(field, f"{quoted} is not valid" + (f", did you mean {guess!r}?" if guess else ""), choices)
+    if kind == "string_too_long" and not (words and words[-1] == "[key]"):
+        return InputError(field, f"must have at most {context.get('max_length')} characters, not {len(str(given)):,}")
     if words and words[-1] == "[key]" and kind in ("string_too_short", "string_too_long"):
         return InputError(field.removesuffix("."), f"a name must have 1 to 100 characters, not {quoted}")
     if kind in ("too_short", "string_too_short"):
@@ -287,7 +307,7 @@ def _wanted(item: Any) -> str:
     bounds = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below", "less_than_equal": "at most"}
     if item["type"] in bounds:
         ((name, value),) = ((name, value) for name, value in item["ctx"].items() if name in ("gt", "ge", "lt", "le"))
-        return f"must be {bounds[item['type']]} {value}"
+        return f"must be {bounds[item['type']]} {value:g}"
     text = str(item["msg"])
     text = text.removeprefix("Value error, ").removeprefix("Input should be ")
     return text if text.startswith("must") else f"must be {text}"

@@ -368,10 +368,15 @@ def _check_places(split: Split, images: Mapping[str, AttributedDataset], setting
             raise DataError(
                 f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape"
             )
+    check_device(settings.device)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not here: an `InputError` on `training.device`."""
     try:
-        torch.empty(0, device=settings.device)
+        torch.empty(0, device=device)
     except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
-        raise InputError("training.device", f"torch finds no device {settings.device!r} here") from None
+        raise InputError("training.device", f"torch finds no device {device!r} here") from None
 
 
 @contextmanager

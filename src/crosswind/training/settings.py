@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Needs, knob, knobs_of, resolve
 
 __all__ = ["ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class TrainingSettings:
     precision: str = knob("fp32", domain="{fp32, bf16, fp64}", doc="arithmetic: float32, bfloat16 autocast, or float64 for tests")
     evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
     checkpoint_every: int = knob(1, domain="[1, inf)", doc="validations between two checkpoints")
-    device: str = knob("cpu", doc="torch device")
+    device: str = knob("cpu", doc="torch device: cpu, cuda, cuda:1, mps, xpu")
     channels_last: bool = knob(True, doc="memory layout of images and convolutions; speed only")
 
     @classmethod
@@ -60,6 +63,8 @@ class TrainingSettings:
         settings = cls(**resolve(knobs_of(cls), values, field, "training"))
         if settings.momentum and settings.optimiser != "sgd":
             raise InputError(f"{field}.momentum" if field else "momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
+        if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
+            raise unknown(f"{field}.device" if field else "device", "kind of device", settings.device, DEVICES)
         return settings
 
     def longest(self, n_rows: int) -> int:

@@ -154,7 +154,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (write("path,label,label\na.png,x,y\n"), {}, "names column 'label' twice"),
     (write(",path,label\n0,a.png,x\n"), {}, "has no name for column 1 in its first line"),
     (write("path\na.png\n"), {}, "has no column of attributes beside 'path'"),
-    (write("path;label\na.png;x\n"), {}, "data.path_column: unknown column"),
+    (write("path;label\na.png;x\n"), {}, "separates its cells by ';'"),
     (write("path,label\na.png,x,y\n"), {}, "rows.csv cannot be read as a CSV table"),
     (write(b"path,label\na.png,\xff\xfe\n"), {}, "rows.csv cannot be read as a CSV table"),
     (write(bytes(range(256)) * 4), {}, "rows.csv"),

@@ -57,10 +57,10 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     """The sizes of a split without drawing a row.
 
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
-    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `train_cells`: the
-    `Cells` that count the training set, `train_counts`: int64 of their shape; `groups`, `environments`: the attributes that make
-    them by default; `origins`: int64 [1 + supplements], training rows by weights and of each supplement; `test_cells`: over
-    `train_counts`, where the test law is positive, None where no test set is cut into these cells.
+    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all
+    `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `groups`,
+    `environments`: the attributes that make them by default; `origins`: int64 [1 + supplements], training rows by weights and of
+    each supplement; `test_cells`: over `train_counts`, where the test law is positive, None where no test set is cut so.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -75,6 +75,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "short": {name: part.short() for name, part in parts.items() if part.allotment.short},
         "warnings": list(study.warnings(parts)),
         "notes": list(plan.shift.notes(study.index.cells)),
+        "study_cells": study.index.cells,
         "train_cells": parts["train"].cells,
         "train_counts": parts["train"].allotment.counts.sum(axis=0).reshape(parts["train"].cells.shape),
         "groups": study.groups,
@@ -156,6 +157,8 @@ class _Study:
         pool = self._pool(item, source, dataset, field)
         if item.role == "validation" and pool.total == 0:
             return None
+        if item.role == "test" and pool.total == 0:
+            raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}")
         classes = _class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
         law = item.law if isinstance(item.law, Shift) else self.plan.shift
         if isinstance(item.law, str) and item.law != "train":
