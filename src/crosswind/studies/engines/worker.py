@@ -75,8 +75,8 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
         out |= {"kind": "finished", "result": _checked(result)}
         sync_tree(folder)
     except Exception as error:
-        # MemoryError: what else ran at the time decides, so another try is worth it. Everything else would happen again.
-        out |= {"kind": "lost" if isinstance(error, MemoryError) else "failed", "reason": _reason(error)}
+        # Out of memory: what else ran at the time decides, so another try is worth it. Everything else would happen again.
+        out |= {"kind": "lost" if _is_memory(error) else "failed", "reason": _reason(error)}
         if not isinstance(error, CrosswindError):
             out["detail"] = traceback.format_exc()[-DETAIL_CHARACTERS:]
     except SystemExit as error:
@@ -159,9 +159,15 @@ def _reason(error: Exception) -> str:
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    if isinstance(error, MemoryError):
+    if _is_memory(error):
         return one_line(f"out of memory: {error}{place}")
     return one_line(f"{type(error).__name__}: {error}{place}")
+
+
+def _is_memory(error: Exception) -> bool:
+    # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a class of its own.
+    named = type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, MemoryError) or named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
 
 def _end_with(parent: int, lifeline: int) -> None:
