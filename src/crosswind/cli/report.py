@@ -1,7 +1,8 @@
-"""`crosswind report STORE`: the tables of a store's studies."""
+"""`crosswind report STORE`: the tables of a store's studies, their page and their figures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from crosswind.reports.tables import Table
     from crosswind.studies.store import Store
 
-__all__ = ["report_command", "tables_of"]
+__all__ = ["PAGE_NAME", "make_page", "report_command", "tables_of"]
 
+PAGE_NAME = "report.html"
 FORMATS = ("text", "csv", "latex", "json")
 SUFFIX = {"text": "txt", "csv": "csv", "latex": "tex", "json": "json"}
 
@@ -26,11 +28,20 @@ def report_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write one file a table there instead of printing.")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="FILE", help=f"Where the page goes; default with text: {PAGE_NAME} beside the store."),
+    ] = None,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Print the tables only.")] = False,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure there as SVG, PDF and PNG.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the tables of a store: accuracy, difference to the reference paired by seed, worst groups, calibration, runs.
+    """Print the tables of a store and write its page: accuracy, difference to the reference paired by seed, worst groups, runs.
 
-    CSV is one tidy table with every number.
+    The page is one HTML file with figures and tables that needs no network. CSV is one tidy table with every number. With another
+    format or --out the page is written only where --page names it.
     """
     from crosswind.core.errors import InputError, unknown
     from crosswind.studies.store import Store
@@ -45,6 +56,50 @@ def report_command(
         if not names:
             raise InputError("STORE", f"{where} holds no study yet")
         tables = [table for name in names for table in tables_of(store, name, tidy=form == "csv")]
+        _print(tables, form, out)
+        if figures is not None:
+            _draw(store, names, figures)
+        if not no_page and (page is not None or (form == "text" and out is None)):
+            typer.echo(make_page(store, names, page), err=True)
+
+
+def make_page(store: Store, studies: Sequence[str], path: Path | None = None) -> str:
+    """Write the page of `studies` to `path`, or beside the store, and say where it is.
+
+    The default place may be read-only; then the sentence says what to do, since whoever asked for tables has them. Raises
+    `InputError` where a given `path` cannot be written.
+    """
+    from crosswind.core.errors import InputError, StoreError
+    from crosswind.reports.page import write_page
+
+    try:
+        place = path or store.out / PAGE_NAME
+    except StoreError:
+        return "No page was written: the store has no folder here; name a file with --page FILE."
+    try:
+        write_page(store, studies, place)
+    except OSError as error:
+        if path is not None:
+            raise InputError("--page", f"cannot write {path}: {error.strerror or error}") from None
+        return f"No page was written: {place}: {error.strerror or error}; name another file with --page FILE."
+    return f"The page is {place}"
+
+
+def _draw(store: Store, studies: Sequence[str], folder: Path) -> None:
+    from crosswind.core.errors import InputError
+    from crosswind.reports.drawing import save
+    from crosswind.reports.gather import gather
+    from crosswind.reports.page import study_figures
+
+    try:
+        for figure in study_figures([gather(store, name) for name in studies]):
+            for path in save(figure, folder):
+                typer.echo(f"wrote {path}", err=True)
+    except OSError as error:
+        raise InputError("--figures", f"cannot write to {folder}: {error.strerror or error}") from None
+
+
+def _print(tables: list[Table], form: str, out: Path | None) -> None:
     if out is not None:
         _write(tables, form, out)
     elif form == "json":

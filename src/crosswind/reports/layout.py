@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-__all__ = ["Cell", "escape_latex", "layout_csv", "layout_latex", "layout_text", "shown"]
+__all__ = ["Cell", "escape_latex", "is_numeric", "layout_csv", "layout_latex", "layout_text", "shown"]
 
 Cell = str | int | float | None
 
@@ -53,7 +53,7 @@ def layout_text(
     Columns of numbers are aligned to the right. A block has at least one column beside the keys, even where that is wider.
     """
     cells = [[shown(cell) for cell in row] for row in rows]
-    right = [_is_numeric([row[i] for row in cells]) for i in range(len(columns))]
+    right = [is_numeric([row[i] for row in cells]) for i in range(len(columns))]
     widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(columns)]
     lines = textwrap.wrap(title, width, break_long_words=False)
     for block in _blocks(widths, keys, width):
@@ -79,7 +79,7 @@ def layout_csv(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 def layout_latex(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], notes: Sequence[str], name: str) -> str:
     """A `table` with `booktabs` rules (the preamble needs the packages booktabs and fontenc with T1); every text is escaped."""
-    right = [_is_numeric([shown(row[i]) for row in rows]) for i in range(len(columns))]
+    right = [is_numeric([shown(row[i]) for row in rows]) for i in range(len(columns))]
     lines = [
         r"\begin{table}",
         r"\centering",
@@ -115,7 +115,8 @@ def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(escape_latex(cell) for cell in cells) + r" \\"
 
 
-def _is_numeric(cells: Sequence[str]) -> bool:
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Whether a column of shown cells is one of numbers, which is aligned to the right."""
     present = [cell for cell in cells if cell not in ("", "-")]
     return bool(present) and all(_NUMERIC.match(cell) for cell in present)
 

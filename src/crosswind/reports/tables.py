@@ -17,7 +17,7 @@ from crosswind.evaluation.compare import t_quantile
 from crosswind.reports.layout import Cell, layout_csv, layout_latex, layout_text
 from crosswind.reports.results import ORACLES, Entry, Place, Results, arrange, choosing_set
 
-__all__ = ["Table", "number_table", "result_tables"]
+__all__ = ["Table", "number_table", "place_tables", "result_tables", "run_table", "shown_places"]
 
 LEVEL = 0.95
 _REASONS_SHOWN = 20
@@ -63,27 +63,35 @@ class Table:
         }
 
 
-def result_tables(results: Iterable[Mapping[str, Any]], reference: str = "erm", rules: Sequence[str] | None = None) -> list[Table]:
+def result_tables(
+    results: Iterable[Mapping[str, Any]] | Results, reference: str = "erm", rules: Sequence[str] | None = None
+) -> list[Table]:
     """The tables of a study: for every data set, size, model, evaluation set and rule accuracy, difference to `reference`, worst
     group and calibration error; then the state of the runs.
 
-    `results` as `crosswind.reports.results` describes them; `rules` limits the selection rules (None: all). Tables of oracle rules
-    come last for their set.
+    `results` as `crosswind.reports.results` describes them, or already in order; `rules` limits the selection rules (None: all).
+    Tables of oracle rules come last for their set.
     """
-    found = arrange(results)
-    tables = []
-    for place in found.places:
-        if rules is not None and place.rule not in rules:
-            continue
-        if not any(entry.role == "test" for entry in found.at(place).values()):
-            continue
-        tables.append(_accuracy(found, place, reference))
-        for make in (_differences, _worst_groups, _calibration):
-            table = make(found, place, reference)
-            if table is not None:
-                tables.append(table)
-    tables.append(_runs(found))
-    return tables
+    found = results if isinstance(results, Results) else arrange(results)
+    tables = [table for place in shown_places(found, rules) for table in place_tables(found, place, reference).values()]
+    return [*tables, run_table(found)]
+
+
+def shown_places(found: Results, rules: Sequence[str] | None = None) -> list[Place]:
+    """The places that have tables: those of test sets, by the selection rules asked for (None: by all)."""
+    chosen = [place for place in found.places if rules is None or place.rule in rules]
+    return [place for place in chosen if any(entry.role == "test" for entry in found.at(place).values())]
+
+
+def place_tables(found: Results, place: Place, reference: str = "erm") -> dict[str, Table]:
+    """The tables of one place, of `accuracy`, `difference`, `worst-group` and `calibration` those that there is something for."""
+    made = {
+        "accuracy": _accuracy(found, place, reference),
+        "difference": _differences(found, place, reference),
+        "worst-group": _worst_groups(found, place, reference),
+        "calibration": _calibration(found, place, reference),
+    }
+    return {what: table for what, table in made.items() if table is not None}
 
 
 def number_table(results: Iterable[Mapping[str, Any]], reference: str = "erm", rules: Sequence[str] | None = None) -> Table:
@@ -215,7 +223,8 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
     )
 
 
-def _runs(found: Results) -> Table:
+def run_table(found: Results) -> Table:
+    """The state of the runs by data, model and method; failures and divergences with their reasons below it."""
     states = ["finished", "diverged", "failed"]
     states += [state for state in dict.fromkeys(status for status, _ in found.runs.values()) if state not in states]
     groups: dict[tuple[str, str, str], Counter[str]] = {}

@@ -208,6 +208,20 @@ class Store:
                 out.append({**common, "rule": None, "set": None, "metrics": {}})
         return out
 
+    def versions(self, study: str) -> list[tuple[dict[str, str], int]]:
+        """The versions under which the study's runs were done, and of how many runs; the most frequent first."""
+        from crosswind.studies.database import runs, study_runs
+
+        rows = self._rows(
+            lambda sa: (
+                sa.select(runs.c.versions, sa.func.count())
+                .where(runs.c.key.in_(sa.select(study_runs.c.key).where(study_runs.c.study == study)))
+                .where(runs.c.versions.is_not(None))
+                .group_by(runs.c.versions)
+            )
+        )
+        return sorted(((self._value(text) or {}, number) for text, number in rows), key=lambda pair: -pair[1])
+
     # --- runs --------------------------------------------------------------------------------------------------------------
 
     def run(self, prefix: str) -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""What every figure shares: its description, colours for light and dark, and how it is written as SVG, PDF and PNG.
+
+A description is a Vega-Lite specification with its data inside, so that one of them serves the page and the files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "FORMATS",
+    "THEMES",
+    "Figure",
+    "altair",
+    "either",
+    "finished",
+    "named_colour",
+    "on_ramp",
+    "runtime",
+    "save",
+    "tip",
+    "unique_names",
+]
+
+FORMATS = ("svg", "pdf", "png")
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', 'DejaVu Sans', Arial, sans-serif"
+_INK = {"light": "#1d2733", "dark": "#e6eaef"}
+_QUIET = {"light": "#5a6673", "dark": "#a3aebb"}
+_LINE = {"light": "#dfe3e8", "dark": "#37414d"}
+# Blue and orange differ for every common kind of colour blindness; the middle is the page, so that no change looks like none.
+_DIVERGING = {
+    "light": ["#a4480a", "#e79a5b", "#f4f4f2", "#74a9d8", "#1b5a96"],
+    "dark": ["#f2a35e", "#9c571c", "#262d36", "#2c659c", "#79b4ea"],
+}
+_RAMP = {"light": ["#f3f5f8", "#9fc3e3", "#3f80bd", "#12406f"], "dark": ["#262d36", "#2b5580", "#4a90cf", "#b5d9f8"]}
+_CATEGORY = {"light": ["#1b5a96", "#c8620f", "#5d6b7a", "#7a4fa3"], "dark": ["#79b4ea", "#f2a35e", "#a3aebb", "#c09ce6"]}
+
+
+def _theme(mode: str) -> dict[str, Any]:
+    ink, quiet, line = _INK[mode], _QUIET[mode], _LINE[mode]
+    axis = {"labelColor": quiet, "titleColor": quiet, "domainColor": line, "tickColor": line, "gridColor": line}
+    words = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 150}
+    ranges = {"diverging": _DIVERGING[mode], "ramp": _RAMP[mode], "heatmap": _RAMP[mode], "category": _CATEGORY[mode]}
+    return {
+        "background": "transparent" if mode == "dark" else "white",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "axis": {**axis, **words},
+        "legend": {"labelColor": quiet, "titleColor": quiet, **words},
+        "header": {"labelColor": ink, "titleColor": quiet, "labelFontSize": 12, "labelFontWeight": "bold"},
+        "title": {"color": ink, "fontSize": 12, "fontWeight": "normal", "anchor": "start"},
+        "range": ranges,
+    }
+
+
+THEMES: Mapping[str, Mapping[str, Any]] = {
+    mode: {"config": _theme(mode), "params": {"ink": _INK[mode], "quiet": _QUIET[mode], "deep": deep, "accent": _CATEGORY[mode][0]}}
+    for mode, deep in (("light", "#ffffff"), ("dark", "#10151b"))
+}
+"""Configuration and named colours for light and dark pages; `deep` is the ink on the ends of a colour scale."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: `name` for files, `title`, `caption` (how to read it), `description` (what a reader who cannot see it is told).
+
+    `fit` tells the page how the figure takes the width that there is: "step" keeps its own, "grid" widens or narrows `panels`
+    columns, "wrap" breaks `panels` facets into rows, "bars" stretches one panel. `names` is about the width in pixels of the longest
+    name on the left.
+    """
+
+    name: str
+    title: str
+    caption: str
+    description: str
+    spec: Mapping[str, Any]
+    fit: str
+    panels: int = 1
+    names: int = 100
+
+
+@cache
+def altair() -> Any:
+    """Altair, imported when the first figure is made."""
+    import altair as library
+
+    return library
+
+
+@cache
+def runtime() -> str:
+    """The JavaScript that draws the figures, self-contained: Vega, Vega-Lite and Vega-Embed as vl-convert carries them."""
+    import vl_convert
+
+    library: Any = vl_convert  # its stub asks for a snippet; without one the bundle is the three libraries themselves
+    return str(library.javascript_bundle(vl_version=_version()))
+
+
+def _version() -> str:
+    return ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+
+def unique_names(figures: Sequence[Figure]) -> list[Figure]:
+    """The figures with names that differ, fit for files and for places in a page."""
+    taken: set[str] = set()
+    out = []
+    for figure in figures:
+        plain = re.sub(r"[^a-z0-9.]+", "-", figure.name.lower()).strip("-.") or "figure"
+        name, number = plain, 2
+        while name in taken:
+            name, number = f"{plain}-{number}", number + 1
+        taken.add(name)
+        out.append(replace(figure, name=name))
+    return out
+
+
+def save(figure: Figure, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write the figure, in light colours, as `folder/NAME.svg`, `.pdf` and `.png` (two pixels a point). Raises `OSError`."""
+    import vl_convert
+
+    text = json.dumps({**figure.spec, "title": {"text": figure.title, "offset": 12}})
+    theme = json.loads(json.dumps(THEMES["light"]["config"]))
+    made: dict[str, Any] = {
+        "svg": lambda: vl_convert.vegalite_to_svg(text, vl_version=_version(), config=theme).encode(),
+        "pdf": lambda: vl_convert.vegalite_to_pdf(text, vl_version=_version(), config=theme),
+        "png": lambda: vl_convert.vegalite_to_png(text, vl_version=_version(), config=theme, scale=2),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for form in formats:
+        path = folder / f"{figure.name}.{form}"
+        path.write_bytes(made[form]())
+        paths.append(path)
+    return paths
+
+
+# -- parts of a description ---
+
+
+def tip(field: str, title: str, form: str | None = None) -> Any:
+    """A line of a tooltip; with `form` a number, in that format of d3."""
+    alt = altair()
+    kind = "Q" if form else "N"
+    return alt.Tooltip(f"{field}:{kind}", title=title, **({"format": form} if form else {}))
+
+
+def named_colour(name: str) -> Any:
+    """A colour by its name in `THEMES`."""
+    alt = altair()
+    return alt.ColorValue(alt.ExprRef(name))
+
+
+def on_ramp(deep: str) -> Any:
+    """The colour of text on a colour scale: another one where the test `deep` holds."""
+    return {"condition": {"test": deep, "value": {"expr": "deep"}}, "value": {"expr": "ink"}}
+
+
+def either(test: str, then: float, otherwise: float) -> Any:
+    """A value that depends on a test."""
+    return {"condition": {"test": test, "value": then}, "value": otherwise}
+
+
+def finished(chart: Any) -> dict[str, Any]:
+    """The chart as a specification whose colours are parameters, so that a page can set them for light and for dark."""
+    spec = chart.to_dict(validate=False)
+    spec.pop("config", None)
+    spec["params"] = [{"name": name, "value": value} for name, value in THEMES["light"]["params"].items()]
+    return dict(spec)

@@ -1,0 +1,242 @@
+"""Tables that only the page has: single seeds, ranks, selection rules side by side, cost, what went wrong, cells of a draw."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import one_line
+from crosswind.evaluation.compare import Ranks, mean_ranks
+from crosswind.reports.gather import SetDraw
+from crosswind.reports.layout import Cell
+from crosswind.reports.results import ORACLES, Place, Results
+from crosswind.reports.tables import LEVEL, Table
+
+__all__ = [
+    "Cost",
+    "Ranking",
+    "cell_tables",
+    "cost_table",
+    "costs",
+    "rank_table",
+    "ranking",
+    "rule_table",
+    "rules_at",
+    "seed_table",
+    "trouble_table",
+    "warning_table",
+]
+
+_TROUBLE_SHOWN = 200
+
+
+# -- scores -------------------------------------------------------------------------------------------------------------------
+
+
+def seed_table(found: Results, place: Place, reference: str, metric: str = "accuracy") -> Table:
+    """The metric of every seed, a row a shift and method."""
+    seeds = sorted({seed for entry in found.at(place).values() for seed in entry.values(metric)})
+    rows: list[tuple[Cell, ...]] = []
+    for shift in found.shifts(place):
+        for method in found.methods(place, reference):
+            entry = found.at(place).get((shift, method))
+            values = entry.values(metric) if entry else {}
+            rows.append((shift, method, *(values.get(seed) for seed in seeds)))
+    columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
+    return Table(f"seeds-{metric}", "Accuracy of every seed", columns, tuple(rows), keys=2)
+
+
+def rules_at(found: Results, place: Place) -> list[Place]:
+    """This place under every selection rule that the store has scores of, oracles last."""
+    return [other for other in found.places if other._replace(rule=place.rule) == place]
+
+
+def rule_table(found: Results, place: Place, reference: str) -> Table | None:
+    """Accuracy by selection rule, a row a shift and method; None where the store has one rule only."""
+    places = rules_at(found, place)
+    if len(places) < 2:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    for shift in found.shifts(place):
+        for method in found.methods(place, reference):
+            row: list[Cell] = [shift, method]
+            for other in places:
+                entry = found.at(other).get((shift, method))
+                summary = entry.summary("accuracy", LEVEL) if entry else None
+                half = summary.half_width if summary else None
+                row.append(None if summary is None else f"{summary.mean:.3f}" + (f" ± {half:.3f}" if half is not None else ""))
+            rows.append(tuple(row))
+    notes = ["The same training, stopped by the same rule; only which of its steps is scored differs."]
+    if any(other.rule in ORACLES for other in places):
+        notes.append("A rule marked ORACLE reads labelled rows of the distribution that is tested on.")
+    columns = ("shift", "method", *(f"{other.rule}{' (ORACLE)' if other.rule in ORACLES else ''}" for other in places))
+    return Table("rules", "Accuracy by selection rule", columns, tuple(rows), tuple(notes), keys=2)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Ranks of methods on the sets called `set`, steps chosen by `rule`: means, and in how many blocks a method had which rank."""
+
+    set: str
+    rule: str
+    ranks: Ranks
+    counts: Mapping[str, Mapping[float, int]]
+
+
+def ranking(found: Results, places: Sequence[Place]) -> list[Ranking]:
+    """Rank the methods in every block (study, data, size, model, shift and seed) by accuracy, for each set and rule of `places`."""
+    out = []
+    for set_name, rule in dict.fromkeys((place.set, place.rule) for place in places):
+        blocks: dict[tuple[Any, ...], dict[str, float]] = {}
+        for place in places:
+            if (place.set, place.rule) != (set_name, rule):
+                continue
+            for (shift, method), entry in found.at(place).items():
+                for seed, value in entry.values("accuracy").items():
+                    blocks.setdefault((place, shift, seed), {})[method] = value
+        ranks = mean_ranks(list(blocks.values()))
+        if len(ranks.mean) > 1:
+            out.append(Ranking(set_name, rule, ranks, _rank_counts(blocks.values(), set(ranks.mean))))
+    return out
+
+
+def _rank_counts(blocks: Iterable[Mapping[str, float]], names: set[str]) -> dict[str, Counter[float]]:
+    counts: dict[str, Counter[float]] = {name: Counter() for name in sorted(names)}
+    for block in blocks:
+        if set(block) == names:
+            for name, value in block.items():
+                better = sum(other > value for other in block.values())
+                equal = sum(other == value for other in block.values())
+                counts[name][better + (equal + 1) / 2] += 1
+    return counts
+
+
+def rank_table(item: Ranking) -> Table:
+    """Mean rank of each method, best first, and in how many blocks it was first or last."""
+    last = float(len(item.ranks.mean))
+    rows: list[tuple[Cell, ...]] = []
+    for method, mean in sorted(item.ranks.mean.items(), key=lambda pair: pair[1]):
+        counts = item.counts[method]
+        rows.append((method, float(mean), counts.get(1.0, 0), counts.get(last, 0), item.ranks.blocks))
+    notes = [
+        "1 is the best rank; equal accuracies share the mean of their ranks, so that first and last count undivided ranks only.",
+        "A block is one data set, size, model, shift and seed. Blocks share test rows and training data, so they are not "
+        "independent, and no interval is given. A rank says nothing of how large a difference is.",
+    ]
+    if item.ranks.left_out:
+        notes.append(f"{item.ranks.left_out} blocks are left out: not every method has a score there.")
+    columns = ("method", "mean rank", "alone first", "alone last", "blocks")
+    return Table("ranks", f"Ranks by accuracy on {item.set}, selection {item.rule}", columns, tuple(rows), tuple(notes))
+
+
+# -- cost and trouble ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the runs of one method took: seconds of each run that was done (mean, least, most), images a second, bytes of memory."""
+
+    data: str
+    model: str
+    method: str
+    runs: int
+    mean: float
+    least: float
+    most: float
+    images_per_second: float | None
+    memory: float | None
+
+
+def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
+    """Cost of the runs that were done, by data, model and method, in the order of the plan."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if run["status"] in ("finished", "diverged") and run.get("seconds") is not None:
+            labels = run["labels"]
+            groups.setdefault((str(labels["data"]), str(labels["model"]), str(labels["method"])), []).append(run)
+    out = []
+    for (data, model, method), some in groups.items():
+        seconds = [float(run["seconds"]) for run in some]
+        given = [run.get("cost") or {} for run in some]
+        speeds = [float(cost["images_per_second"]) for cost in given if cost.get("images_per_second") is not None]
+        memory = [float(cost["peak_memory_bytes"]) for cost in given if cost.get("peak_memory_bytes") is not None]
+        speed = math.fsum(speeds) / len(speeds) if speeds else None
+        mean = math.fsum(seconds) / len(seconds)
+        out.append(Cost(data, model, method, len(some), mean, min(seconds), max(seconds), speed, max(memory, default=None)))
+    return out
+
+
+def cost_table(items: Sequence[Cost]) -> Table:
+    """Cost as a table: seconds, images a second, MiB."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(item.data, item.model, item.method, item.runs),
+            *(f"{value:.2f}" for value in (item.mean, item.least, item.most)),
+            f"{item.mean * item.runs / 3600:.3f}",
+            None if item.images_per_second is None else f"{item.images_per_second:.0f}",
+            None if item.memory is None else f"{item.memory / 2**20:.0f}",
+        )
+        for item in items
+    ]
+    notes = (
+        "Seconds of the clock from the start of a run to its end, data and evaluation included; they depend on the machine and on "
+        "what else it did. A run that went on from a checkpoint counts what came after it.",
+        "Peak memory is that of the worker's process, which keeps what earlier runs took: an upper bound for one run.",
+    )
+    columns = ("data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", "images/s", "peak MiB")
+    return Table("cost", "Cost of the runs that are done", columns, tuple(rows), notes, keys=3)
+
+
+def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
+    """The failed and diverged runs with their reasons, equal ones of several seeds in one row; None where there is none."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if run["status"] in ("failed", "diverged"):
+            labels = run["labels"]
+            where = [str(labels.get(name) or "") for name in ("data", "shift", "size", "model", "method", "point")]
+            reason = one_line(run["reason"] or _first_warning(run) or "no reason recorded")
+            groups.setdefault((run["status"], *where, reason), []).append(run)
+    rows: list[tuple[Cell, ...]] = []
+    for key, some in groups.items():
+        seeds = ", ".join(str(run["labels"]["seed"]) for run in some)
+        rows.append((*(part or None for part in key[:-1]), seeds, key[-1], str(some[0]["key"])[:10]))
+    notes = ["A diverged run is scored as it is and counts in every mean; a failed run has no score."] if rows else []
+    if len(rows) > _TROUBLE_SHOWN:
+        notes.append(f"{len(rows) - _TROUBLE_SHOWN} more kinds are not shown here; `crosswind status` names them.")
+    columns = ("status", "data", "shift", "size", "model", "method", "point", "seeds", "reason", "key of the first")
+    shown = tuple(rows[:_TROUBLE_SHOWN])
+    return Table("trouble", "Runs that failed or diverged", columns, shown, tuple(notes), keys=1) if rows else None
+
+
+def _first_warning(run: Mapping[str, Any]) -> str:
+    warnings = run.get("warnings") or []
+    return str(warnings[0]) if warnings else ""
+
+
+def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
+    """What runs warned of, most frequent first, and in how many runs; None where there is nothing."""
+    counts = Counter(one_line(str(text)) for run in runs for text in dict.fromkeys(run.get("warnings") or []))
+    rows = tuple((text, number) for text, number in counts.most_common(50))
+    notes = (f"{len(counts) - 50} more are not shown.",) if len(counts) > 50 else ()
+    return Table("warnings", "Warnings of runs", ("warning", "runs"), rows, notes) if rows else None
+
+
+# -- draws --------------------------------------------------------------------------------------------------------------------
+
+
+def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
+    """Planned and realised rows of a set, one table an attribute: a row a value of the label, a column a value of the attribute."""
+    out = []
+    for attribute, cells in drawn.tables.items():
+        values = list(dict.fromkeys(cell.value for cell in cells))
+        by_pair = {(cell.label, cell.value): cell for cell in cells}
+        rows: list[tuple[Cell, ...]] = []
+        for name in dict.fromkeys(cell.label for cell in cells):
+            found = [by_pair.get((name, value)) for value in values]
+            rows.append((name, *("0 / 0" if cell is None else f"{cell.planned:g} / {cell.realised}" for cell in found)))
+        title = f"Rows by {label} and {attribute}: planned / realised"
+        out.append(Table(f"cells-{attribute}", title, (label, *(f"{attribute}={value}" for value in values)), tuple(rows)))
+    return out
