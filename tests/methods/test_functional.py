@@ -16,6 +16,13 @@ def test_group_means_are_those_of_a_plain_loop() -> None:
     assert values.grad is not None and values.grad.tolist() == [0.5, 1.0, 0.5]
 
 
+def test_group_means_keep_their_digits_under_bf16() -> None:
+    """(1.001 + 2.003) / 2 = 1.502; in bfloat16, of 8 bits, it would be 1.5."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        means, _ = group_means(torch.tensor([1.001, 2.003]), torch.tensor([0, 0]), 1)
+    assert means.dtype == torch.float32 and abs(float(means) - 1.502) < 1e-6
+
+
 def test_row_losses_are_computed_at_least_in_float32() -> None:
     logits = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
     found = row_losses(logits.bfloat16(), torch.tensor([0, 1]))

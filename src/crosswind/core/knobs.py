@@ -170,7 +170,8 @@ class Needs:
 class Limit:
     """The values of knobs at which a method becomes another one: a free test.
 
-    `equals` is a registered method or one of the named references `"erm"`, `"erm-group-mean"`. `reason` says why there is none.
+    `equals` is a registered method or a reference, `"erm-group-mean"` or `"erm-environment-mean"`: the mean of the mean losses of
+    all groups, or of the environments in a batch. `reason` says why there is none.
     """
 
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -18,10 +18,12 @@ def group_means(values: Tensor, group: Tensor, n_groups: int) -> tuple[Tensor, T
 
     `group`: int64 [n] in [0, n_groups). Differentiable in `values`.
     """
-    # A product with the one-hot matrix and not scatter_add: its order of summation is fixed on every device.
-    members = torch.nn.functional.one_hot(group, n_groups).to(values.dtype)
-    counts = members.sum(0)
-    return (values @ members) / counts.clamp(min=1.0), counts
+    # A product with the one-hot matrix and not scatter_add: its order of summation is fixed on every device. Autocast would round
+    # the values to bfloat16 for it.
+    with torch.autocast(values.device.type, enabled=False):
+        members = torch.nn.functional.one_hot(group, n_groups).to(values.dtype)
+        counts = members.sum(0)
+        return (values @ members) / counts.clamp(min=1.0), counts
 
 
 def row_losses(logits: Tensor, y: Tensor) -> Tensor:

@@ -332,7 +332,8 @@ def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -
     needs = method.facts.needs
     if needs is None or not needs.environments or not counts.environment_is_class(split["environments"]):
         return []
-    return [f"{method.label} aligns environments, but here an environment is nearly one class, so aligning them erases the label"]
+    tied = "here they and the classes nearly tell each other, so aligning them erases the label"
+    return [f"{method.label} aligns environments, but {tied}"]
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,124 @@
+"""Invariant risk minimisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from crosswind.core.knobs import Limit, Needs, knob, log
+from crosswind.core.registry import register
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
+from crosswind.methods.functional import group_means, row_losses
+
+__all__ = ["IRM"]
+
+
+@final
+@register("irm", kind="method")
+@dataclass(frozen=True)
+class IRM(Method):
+    """IRM: features on which one classifier is optimal in every environment at once.
+
+    Objective: with R_e(w) the mean cross-entropy of environment e when the logits are multiplied by the scale w,
+        min over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]
+    (IRMv1, their equation 4), E the environments that the batch shows. lambda is 1 for `anneal_steps` steps and `penalty_weight`
+    from then on. The slope of one row's loss is sum_k (p_k - [k = y]) z_k for logits z and probabilities p, and dR_e/dw is its
+    mean over the environment's rows, so no second pass is needed. `estimate`:
+        squared   the square of that mean over the batch's rows; with n rows it is too large by the slopes' variance / n
+        halves    the product of the means over two halves of the environment's rows, every other row to each; right on average,
+                  and so negative at times (their appendix D). An environment of one row has no halves: it adds no penalty.
+    Assumes: at least two environments with training rows; refused otherwise, since one has no invariance to ask for. Each batch
+        holds equal shares of them (`needs.sampler`), as in DomainBed. A run of `anneal_steps` steps or fewer is refused too.
+    Knobs: penalty_weight 100 and anneal_steps 500 as in DomainBed, the authors of WILDS and Jeon et al. 2025 (lambda 1 while
+        annealing, 100 after, 500 steps); Wiles et al. 2022 searched weights from 0.01 to 10. estimate "squared", the authors'
+        experiments; DomainBed and WILDS take "halves". reset true: DomainBed and WILDS begin Adam anew at the switch, whose
+        moments are of another loss's gradients; the authors' code does not. rescale false: the authors' experiment divides the
+        whole loss by lambda where that is above 1, DomainBed and WILDS do not; Adam without weight decay hardly feels it,
+        plain gradient descent takes steps lambda times as short.
+    Limits: at anneal_steps = 0 and penalty_weight = 0 the loss is 1/E sum_e R_e ("erm-environment-mean"), which is the batch's
+        mean where environments have equal shares of it.
+    Deviations: means over environments where the paper writes sums, so lambda is comparable whatever their number; environments
+        that a batch does not show are left out of both means.
+    Reference:
+        @article{arjovsky2019invariant, title={Invariant Risk Minimization}, author={Arjovsky, Martin and Bottou, L{\\'e}on and
+        Gulrajani, Ishaan and Lopez-Paz, David}, journal={arXiv:1907.02893}, year={2019}}
+    Checked against: hand-worked numbers; loops over environments with the scale differentiated twice.
+    """
+
+    penalty_weight: float = knob(
+        100.0,
+        domain="[0, inf)",
+        search=log(1e-1, 1e5),
+        grid={"wiles2022": [0.01, 0.1, 1.0, 10.0], "jeon2025": [100.0]},
+        source="DomainBed; Jeon et al. 2025",
+        doc="lambda after the switch",
+    )
+    anneal_steps: int = knob(
+        500,
+        domain="[0, inf)",
+        grid={"jeon2025": [500]},
+        source="DomainBed; Jeon et al. 2025",
+        doc="steps with lambda 1, before the switch to penalty_weight; fewer than the run has",
+    )
+    estimate: str = knob(
+        "squared",
+        domain="{squared, halves}",
+        source="Arjovsky et al. 2019, released experiments; halves: appendix D",
+        doc="the penalty: squared mean slope, or the product of those of two halves",
+    )
+    reset: bool = knob(True, source="DomainBed, WILDS", doc="whether the optimiser begins anew at the switch")
+    rescale: bool = knob(
+        False,
+        source="DomainBed, WILDS; true: Arjovsky et al. 2019, released experiments",
+        doc="whether the whole loss is divided by a lambda above 1",
+    )
+
+    needs = Needs(environments=True, sampler="per-environment", switches=("anneal_steps",))
+    limit = Limit({"penalty_weight": 0.0, "anneal_steps": 0}, equals="erm-environment-mean")
+    version = 1
+    family = {"wiles2022": "domain generalisation", "jeon2025": "out-of-distribution generalisation"}
+
+    def state(self, info: Info) -> State:
+        """`environment_rows` int64 [e]: training rows of each environment; a loss needs their number without asking the device."""
+        return {"environment_rows": torch.tensor(info.environment_counts, dtype=torch.int64)}
+
+    def update(self, tools: Tools, batch: Batch) -> Loss:
+        """One descent; before the first one with the new weight the optimiser begins anew."""
+        if self.reset and batch.step == self.anneal_steps:
+            tools.reset("main")
+        return super().update(tools, batch)
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        """See the class."""
+        assert batch.environment is not None
+        many = len(state["environment_rows"])
+        logits = modules["model"](batch.x)
+        risks, counts = group_means(row_losses(logits, batch.y), batch.environment, many)
+        risk = risks.sum() / (counts > 0).sum()
+        penalty = self._penalty(_slopes(logits, batch.y), batch.environment, many)
+        weight = 1.0 if batch.step < self.anneal_steps else self.penalty_weight
+        total = risk + weight * penalty
+        if self.rescale and weight > 1.0:
+            total = total / weight
+        return Loss(total, {"risk": risk.detach(), "penalty": penalty.detach()})
+
+    def _penalty(self, slopes: Tensor, environment: Tensor, many: int) -> Tensor:
+        """The mean penalty of the environments that have one, a scalar; slopes [n], environment int64 [n] in [0, many)."""
+        if self.estimate == "squared":
+            means, counts = group_means(slopes, environment, many)
+            return means.square().sum() / (counts > 0).sum()
+        earlier = torch.tril(environment[:, None] == environment[None, :], -1).sum(1)  # rows of the same environment before it
+        means, counts = group_means(slopes, 2 * environment + earlier % 2, 2 * many)
+        both = (counts > 0).view(many, 2).all(1)
+        # The mean of an empty half is 0, so what has no second half adds nothing.
+        return means.view(many, 2).prod(1).sum() / both.sum().clamp(min=1)
+
+
+def _slopes(logits: Tensor, y: Tensor) -> Tensor:
+    """The derivative of every row's cross-entropy by a scale on its logits, at scale 1: [n], at least float32."""
+    wide = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    wrong = wide.softmax(1) - torch.nn.functional.one_hot(y, wide.shape[1])
+    return (wrong * wide).sum(1)

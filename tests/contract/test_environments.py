@@ -1,0 +1,85 @@
+"""Methods that compare environments: in studies of real digits, with environments that are named, single, or one with the class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crosswind.core.errors import InputError, NeedsError
+from crosswind.core.registry import listing
+from crosswind.studies.drive import drive
+from crosswind.studies.engines.inline import Inline
+from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.spec import study_from
+from crosswind.studies.store import Store
+
+FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.") and item.needs and item.needs.environments]
+NAMES = [item.name for item in FACTS]
+# A switch must come before the last of 12 steps.
+METHODS: dict[str, dict[str, Any]] = {item.name: dict.fromkeys(item.needs.switches, 6) for item in FACTS if item.needs}
+SC = {"type": "spurious-correlation", "attribute": "ink"}
+STUDY: dict[str, Any] = {
+    "data": {
+        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+    },
+    "shifts": {"SC": {**SC, "counterexamples": 0.2}},
+    "sizes": {"equal": {"total": 150}},
+    "models": {"small": {"model": "mlp", "hidden": 32, "layers": 2}},
+    "methods": {"erm": {}, **METHODS},
+    "training": {"steps": 12, "batch": 32, "validate_every": 6},
+    "environments": ["ink"],
+    "seeds": 1,
+}
+
+
+def planned(**changes: Any) -> Plan:
+    return make_plan(study_from({**STUDY, **changes}, name="environments"))
+
+
+def test_the_sweep_finds_the_methods() -> None:
+    assert len(NAMES) >= 3 and {"irm", "deepcoral", "dann"} <= set(NAMES)
+
+
+def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path) -> None:
+    plan = planned()
+    assert not any("erases the label" in text for text in plan.warnings)  # a fifth of the rows are counterexamples
+    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.run:execute") as engine:
+        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.runs)
+        drive(store, plan.runs, engine)
+        rows = [row for row in store.results("environments") if row["rule"] == "last" and row["set"] == "test"]
+    found = {row["method"]: row for row in rows}
+    assert set(found) == {"erm", *NAMES} and {row["status"] for row in rows} == {"finished"}
+    losses = {name: row["metrics"]["nll"] for name, row in found.items()}
+    assert len(set(losses.values())) == len(losses), losses
+
+
+def doubted(name: str, **changes: Any) -> bool:
+    told = f"{name} aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
+    return any(text.endswith(told) for text in planned(methods={"erm": {}, name: METHODS[name]}, **changes).warnings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_environments_tied_to_the_class_are_warned_of(name: str) -> None:
+    """Ten classes share three inks: an ink has several classes, yet each class one ink. Of size the class says nothing."""
+    for counterexamples, warned in ((0.0, True), (0.01, True), (0.2, False)):
+        assert doubted(name, shifts={"SC": {**SC, "counterexamples": counterexamples}}) == warned, counterexamples
+    pure = {"SC": {**SC, "counterexamples": 0.0}}
+    assert not doubted(name, shifts=pure, environments=["size"])
+    assert doubted(name, shifts=pure, environments=["ink", "size"])  # more environments than inks, told by the class no more
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_single_environment_is_refused_at_planning(name: str) -> None:
+    only = {"type": "only", "attribute": "size", "values": ["small"]}
+    with pytest.raises(
+        NeedsError, match=rf"methods.{name} \(.*: needs at least two environments with training rows, and there is 1"
+    ):
+        planned(shifts={"SC": only}, sizes={"equal": "all"}, methods={"erm": {}, name: METHODS[name]}, environments=["size"])
+
+
+@pytest.mark.parametrize("name", [item.name for item in FACTS if item.needs and item.needs.switches])
+def test_default_switch_beyond_a_short_run_is_refused_at_planning(name: str) -> None:
+    with pytest.raises(InputError, match=rf"methods.{name} .*the switch at step \d+ lies beyond the run's last step, 11"):
+        planned(methods={"erm": {}, name: {}})
