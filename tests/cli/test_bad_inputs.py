@@ -102,6 +102,17 @@ def newer_store(tmp: Path) -> None:
         connection.execute("CREATE TABLE anything (x INTEGER)")
 
 
+def misspelt_store(tmp: Path) -> None:
+    """A store in whose schema one byte is not text: SQLite's module raises a UnicodeDecodeError for it."""
+    from crosswind.studies.store import Store
+
+    Store.open(tmp / "out", create=True).close()
+    place = tmp / "out" / "store.sqlite"
+    whole = place.read_bytes()
+    at = whole.index(b"CREATE TABLE runs")
+    place.write_bytes(whole[: at + 7] + b"\xf6(((" + whole[at + 11 :])
+
+
 def plan(*extra: str) -> tuple[str, ...]:
     return ("plan", "{study}", *extra)
 
@@ -206,6 +217,204 @@ CASES = [
     Case("outside the folder", of_table(), ("../",), plan(), lambda tmp: table(tmp, ROWS.replace("b.png", "../t.csv"))),
     Case("one class", of_table(), ("y", "one value"), plan(), lambda tmp: table(tmp, ROWS.replace(",1,", ",0,"))),
     Case("table of no rows", of_table(), ("t.csv", "no rows"), plan(), lambda tmp: table(tmp, "path,y,colour\n")),
+    # where a fault was written, not where it was found
+    Case(
+        "unseen value inside a composition",
+        edited("shifts", "X", to=["none", {"type": "unseen-data", "attribute": "ink", "unseen": ["rde"]}]),
+        ("shifts.X.1.unseen", "'rde'", "red"),
+        plan(),
+    ),
+    Case(
+        "value of a shift named by another",
+        edited("shifts", to={"U": {"type": "unseen-data", "attribute": "ink", "unseen": ["rde"]}, "X": ["U"]}),
+        ("shifts.U.unseen:", "'rde'"),
+        plan(),
+    ),
+    Case(
+        "draw of one shift",
+        edited("sizes", to={"a": {"digits": {"SC": {"total": "x"}}}}),
+        ("sizes.a.digits.SC.total:", "'x'"),
+        plan(),
+    ),
+    Case("size with a slip", edited("sizes", to={"a": "eqal"}), ("sizes.a:", "'equal'"), plan()),
+    Case("one of many sizes", edited("dataset_size", to=[50, 10**6]), ("dataset_size.1:", "1000000", "rows"), plan()),
+    Case(
+        "law of a set",
+        edited(
+            "sets",
+            to={
+                "validation": {"role": "validation"},
+                "test": {"role": "test", "law": {"type": "only", "attribute": "ink", "values": ["rde"]}},
+            },
+        ),
+        ("sets.test.law.values:", "'rde'"),
+        plan(),
+    ),
+    Case(
+        "source of a set",
+        edited("sets", to={"validation": {"role": "validation"}, "test": {"role": "test", "source": "digit"}}),
+        ("sets.test.source:", "'digits'"),
+        plan(),
+    ),
+    Case(
+        "official value",
+        edited("data", "digits", "roles", to={"official": {"column": "ink", "train": ["rde"], "test": ["red"]}}),
+        ("data.digits.roles.official.train:", "'rde'"),
+        plan(),
+    ),
+    Case("no test rows", edited("data", "digits", "roles", to={"test": 0}), ("data.digits.roles.test:", "'test'"), plan()),
+    Case(
+        "derived setting",
+        edited(
+            "data", "digits", "derive", to={"name": "n", "transform": "gaussian-noise", "values": {"a": None, "b": {"severity": 9}}}
+        ),
+        ("data.digits.derive.values.b.severity:", "[1, 5]"),
+        plan(),
+    ),
+    Case(
+        "derived name taken",
+        edited("data", "digits", "derive", to={"name": "ink", "transform": "gaussian-noise", "values": {"a": None}}),
+        ("data.digits.derive.name:",),
+        plan(),
+    ),
+    Case(
+        "derived and not an attribute",
+        edited("data", "digits", "derive", to={"name": "n", "transform": "gaussian-noise", "values": {"a": None}}),
+        ("data.digits.attributes:", "'n'"),
+        plan(),
+    ),
+    Case(
+        "method that is a list", edited("methods", "x", to={"method": ["erm"]}), ("methods.x.method:", "name of a method"), plan()
+    ),
+    Case("model that is a mapping", edited("models", to={"x": {"model": {}}}), ("models.x.model:", "name of a model"), plan()),
+    Case("overlay with a slip", edited("scales", to={"tiny": {"stepz": 3}}), ("scales.tiny.stepz:",), plan()),
+    Case("set of nothing", edited("seeds", to=1), ("--set", "training.="), plan("--set", "training.=1")),
+    Case("set inside text", edited("seeds", to=1), ("shifts.SC.attribute", "'ink'"), plan("--set", "shifts.SC.attribute.x=1")),
+    Case("very long name", edited("name", to="a" * 101), ("name:", "100 characters"), plan()),
+    Case(
+        "too many cells",
+        of_table(columns=["y", "colour", "a", "b"]).replace("- colour\n    label", "- colour\n    - a\n    - b\n    label"),
+        ("data.own.attributes:", "54,000,000 cells", "colour 300"),
+        plan(),
+        lambda tmp: table(tmp, "path,y,colour,a,b\n" + "".join(f"a.png,{i % 2},{i},{i},{i}\n" for i in range(300))),
+    ),
+    Case(
+        "too many copies",
+        edited(
+            "data",
+            to={
+                "f": {"source": "factors", "options": {"grid": {"y": 2}, "split": {"train": 2**61}}, "label": "y", "attributes": []}
+            },
+        ),
+        ("data.f.options.split.train:", "rows"),
+        plan(),
+    ),
+    # what only a run would have met
+    Case("unknown group", edited("groups", to=["inkk"]), ("groups:", "'inkk'", "'ink'"), plan()),
+    Case(
+        "unknown group of a method",
+        edited("methods", "groupdro", to={"groups": ["inkk"]}),
+        ("methods.groupdro.groups:", "'ink'"),
+        plan(),
+    ),
+    Case("environment twice", edited("environments", to=["ink", "ink"]), ("environments:", "twice"), plan()),
+    Case("mixture without a supplement", edited("sampler", to={"mixture": 0.5}), ("sampler", "supplement", "none"), plan()),
+    Case(
+        "mixture of a method",
+        edited("methods", "groupdro", to={"sampler": {"mixture": 0.5}}),
+        ("methods.groupdro.sampler", "supplement"),
+        plan(),
+    ),
+    Case(
+        "noise matrix of another size",
+        edited("label_noise", to={"matrix": [[1, 0], [0, 1]]}),
+        ("label_noise.matrix:", "10 rows"),
+        plan(),
+    ),
+    Case(
+        "noise matrix row",
+        edited("label_noise", to={"matrix": [[1, 0.5], [0, 1]]}),
+        ("label_noise.matrix:", "row 0", "1.5"),
+        plan(),
+    ),
+    Case(
+        "one of many noises",
+        edited("label_noise", to=[0.1, {"rate": 0.1, "kind": "flop"}]),
+        ("label_noise.1.kind:", "'flip'"),
+        plan(),
+    ),
+    Case("noise twice", edited("label_noise", to=[0.1, 0.1]), ("label_noise:", "once"), plan()),
+    Case("rule without its set", edited("selection", to=["best-ood"]), ("selection:", "'ood-validation'", "last"), plan()),
+    Case(
+        "rule without rows",
+        edited("data", "digits", "roles", to={"test": 2, "validation": 0}),
+        ("selection:", "'validation'", "no rows"),
+        plan(),
+    ),
+    Case("momentum of adam", edited("training", "momentum", to=0.9), ("training.momentum:", "sgd"), plan()),
+    Case("unknown device", edited("training", "device", to="gpu"), ("training.device:", "'gpu'", "cuda"), plan()),
+    Case("absent device", edited("training", "device", to="cuda:77"), ("training.device:", "'cuda:77'")),
+    Case(
+        "attributes without images",
+        edited(
+            "data",
+            "digits",
+            to={
+                "source": "factors",
+                "options": {"grid": {"digit": 2, "ink": 2}, "copies": 200},
+                "label": "digit",
+                "attributes": ["ink"],
+            },
+        ),
+        ("no images",),
+    ),
+    Case(
+        "sets of other sizes",
+        edited("data", "big", to={"source": "digits", "options": {"size": 64}, "label": "digit", "attributes": ["ink"]}).replace(
+            "sizes:", "sets:\n  validation: {role: validation, law: train}\n  test: {role: test, source: big}\nsizes:"
+        ),
+        ("data.big.options.size:", "64 x 64", "32 x 32"),
+        plan(),
+    ),
+    # more tables
+    Case("semicolons", of_table(), ("data.own", "';'", "commas"), plan(), lambda tmp: table(tmp, ROWS.replace(",", ";"))),
+    Case(
+        "line break in a value",
+        of_table(),
+        ("colour", "row 1", "line break"),
+        plan(),
+        lambda tmp: table(tmp, ROWS.replace("red", '"r\ned"')),
+    ),
+    Case(
+        "UTF-16",
+        of_table(),
+        ("data.own", "utf-8"),
+        plan(),
+        lambda tmp: (table(tmp, ""), (tmp / "t.csv").write_bytes(ROWS.encode("utf-16")))[0],
+    ),
+    Case("column twice", of_table(), ("'y'", "twice"), plan(), lambda tmp: table(tmp, ROWS.replace("colour", "y"))),
+    Case(
+        "70,000 values",
+        of_table(),
+        ("colour", "70,000"),
+        plan(),
+        lambda tmp: table(tmp, "path,y,colour\n" + "".join(f"a.png,{i % 2},v{i}\n" for i in range(70_000))),
+    ),
+    Case(
+        "truncated parquet",
+        of_table(path="t.parquet"),
+        ("t.parquet",),
+        plan(),
+        lambda tmp: table(tmp, "PAR1 and no more", "t.parquet"),
+    ),
+    Case("link to itself", of_table(), ("data.own.options.path:", "t.csv"), plan(), lambda tmp: os.symlink("t.csv", tmp / "t.csv")),
+    Case(
+        "store with broken text",
+        None,
+        ("store.sqlite", "damaged"),
+        ("status", "{out}/store.sqlite"),
+        lambda tmp: misspelt_store(tmp),
+    ),
     # the command line
     Case("unknown verb", None, ("'rum'",), ("rum",)),
     Case("unknown option", edited("seeds", to=1), ("--worker",), ("run", "{study}", "--worker", "2")),
@@ -240,7 +449,7 @@ CASES = [
 
 
 def test_enough_cases() -> None:
-    assert len(CASES) >= 90
+    assert len(CASES) >= 130
     assert len({case.name for case in CASES}) == len(CASES)
 
 
