@@ -11,7 +11,7 @@ from tests.methods.digits import finished
 from tests.training.world import DATA, run, same_weights
 from torch import Tensor, nn
 
-from crosswind.core.errors import NeedsError
+from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.registry import facts
 from crosswind.methods.base import Unlabelled
 from crosswind.methods.bn_adapt import BNAdapt
@@ -123,6 +123,11 @@ def test_a_model_without_batch_norm_is_refused() -> None:
     with pytest.raises(NeedsError, match="method 'bn-adapt' needs a model with batch norm") as caught:
         run(BNAdapt(), model="mlp")
     assert "\n" not in str(caught.value)
+
+
+def test_an_attribute_that_is_not_there_is_refused_before_training() -> None:
+    with pytest.raises(InputError, match="method.attribute: unknown attribute of tiny 'tynt', did you mean 'tint'"):
+        run(BNAdapt(attribute="tynt"), model="small-cnn", progress=lambda event: pytest.fail("trained"))
 
 
 def test_end_to_end_on_digits(tmp_path: Path) -> None:

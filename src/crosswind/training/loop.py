@@ -91,6 +91,7 @@ def fit(
     check_needs(method.registered_name, method.needs, info)  # type: ignore[attr-defined]
     check_switches(method.needs, vars(method), info.steps)
     _check_places(split, images, settings)
+    _check_adapts(method, split, images)
     keep_freed_memory()
     with _reproducible(settings):
         if method.needs.base is not None and base is None:
@@ -377,6 +378,13 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
         raise InputError("training.device", f"torch finds no device {device!r} here") from None
+
+
+def _check_adapts(method: Method, split: Split, images: Mapping[str, AttributedDataset]) -> None:
+    knob = method.needs.adapts
+    if knob and getattr(method, knob) is not None:
+        for rows in split.evaluation.values():
+            images[rows.source].attribute(getattr(method, knob), f"method.{knob}")
 
 
 @contextmanager

@@ -1,0 +1,97 @@
+"""Crops: torchvision's own resampling of one image at a time, the boxes' laws, and per-sample independence."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms import functional as theirs
+
+from crosswind.core.seeds import hash64
+from crosswind.transforms.draws import uniforms
+from crosswind.transforms.geometry import CROP_DRAWS, crop_boxes, resized_crop
+
+RATIO = (3 / 4, 4 / 3)
+
+
+def boxes(n: int, size: tuple[int, int], scale: float = 0.08, ratio: tuple[float, float] = RATIO) -> torch.Tensor:
+    return crop_boxes(uniforms(hash64(np.arange(n), 5), CROP_DRAWS), size, (scale, 1.0), ratio)
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (40, 28), (8, 8), (33, 47)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_crops_are_torchvisions(height: int, width: int, dtype: torch.dtype) -> None:
+    """`resized_crop` and `hflip` of torchvision, image by image with the same box; 1e-5 in float32, 1e-12 in float64."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(64, 3, height, width, generator=generator, dtype=dtype) * 2 - 1
+    drawn, flip = boxes(64, (height, width)), torch.arange(64) % 3 == 0
+    drawn[0], drawn[1] = torch.tensor([0, 0, 1, 1]), torch.tensor([height - 1, width - 2, 1, 2])
+    found = resized_crop(x, drawn, flip)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    for i in range(64):
+        top, left, h, w = drawn[i].tolist()
+        for antialias in (True, False):  # the same, since nothing is made smaller
+            expected = theirs.resized_crop(x[i : i + 1], top, left, h, w, [height, width], antialias=antialias)
+            expected = theirs.hflip(expected) if flip[i] else expected
+            assert float((found[i] - expected[0]).abs().max()) < tolerance
+    assert float((found - x).abs().max()) > 0.1
+
+
+def test_one_row_of_pixels_by_hand() -> None:
+    """Pixels 0 8 16 24, the box 8 16, to 4 pixels: sources -1/4 -> 0, 1/4, 3/4, 5/4 -> 1 give 8 10 14 16; mirrored 16 14 10 8."""
+    x = torch.tensor([0.0, 8.0, 16.0, 24.0]).view(1, 1, 1, 4).repeat(2, 1, 1, 1)
+    found = resized_crop(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True]))
+    assert found.flatten(1).tolist() == [[8, 10, 14, 16], [16, 14, 10, 8]]
+
+
+def test_the_whole_image_gives_the_same_bits_in_either_layout() -> None:
+    x = torch.rand(5, 3, 9, 7, generator=torch.Generator().manual_seed(0))
+    whole, still = torch.tensor([[0, 0, 9, 7]] * 5), torch.zeros(5, dtype=torch.bool)
+    last = x.contiguous(memory_format=torch.channels_last)
+    for given, layout in ((x, torch.contiguous_format), (last, torch.channels_last)):
+        found = resized_crop(given, whole, still)
+        assert torch.equal(found, x) and found.is_contiguous(memory_format=layout)
+        assert torch.equal(resized_crop(given, whole, ~still), x.flip(3))
+    drawn = boxes(5, (9, 7))
+    assert torch.equal(resized_crop(x, drawn, still), resized_crop(last, drawn, still))
+    assert torch.equal(resized_crop(x, drawn, still)[3:4], resized_crop(x[3:4], drawn[3:4], still[:1]))
+
+
+@pytest.mark.parametrize(("size", "scale"), [((32, 32), 0.08), ((64, 48), 0.3)])
+def test_boxes_follow_torchvisions_law(size: tuple[int, int], scale: float) -> None:
+    """20,000 boxes of each: means of area, shape and corner within 5 errors, and every box inside the image."""
+    n = 20_000
+    drawn = boxes(n, size, scale).numpy()
+    torch.manual_seed(0)
+    image = torch.zeros(1, *size)
+    ours = []
+    expected = np.array([RandomResizedCrop.get_params(image, [scale, 1.0], list(RATIO)) for _ in range(n)])
+    for rows in (drawn, expected):
+        top, left, h, w = rows.T
+        assert (top >= 0).all() and (left >= 0).all() and (top + h <= size[0]).all() and (left + w <= size[1]).all() and h.min() > 0
+        ours.append(np.stack([h * w / (size[0] * size[1]), np.log(w / h), top / size[0], left / size[1], (h * w) ** 2 / 1e6]))
+    error = np.sqrt(ours[0].var(1) / n + ours[1].var(1) / n)
+    assert (np.abs(ours[0].mean(1) - ours[1].mean(1)) < 5 * error).all()
+    share = drawn[:, 2] * drawn[:, 3] / (size[0] * size[1])
+    assert share.min() > scale - 0.05 and share.max() <= 1 and np.unique(drawn, axis=0).shape[0] > n / 4
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((32, 32), [0, 0, 32, 32]),
+        ((40, 30), [0, 0, 40, 30]),
+        ((20, 60), [0, 16, 20, 27]),  # 20 x 4/3 = 26.67, in the middle of 60: (60 - 27) // 2
+        ((60, 20), [16, 0, 27, 20]),
+    ],
+)
+def test_boxes_that_never_fit_are_in_the_middle(size: tuple[int, int], expected: list[int]) -> None:
+    """Area 1 with shapes that are not the image's: torchvision's fallback."""
+    found = crop_boxes(uniforms(hash64(np.arange(50), 5), CROP_DRAWS), size, (1.0, 1.0), RATIO)
+    fits = [math.isclose(size[0] * size[1], int(h) * int(w)) for _, _, h, w in found]
+    assert sum(fits) <= 50 and expected in found.tolist()
+    if size[0] == size[1]:
+        assert found.tolist() == [expected] * 50
