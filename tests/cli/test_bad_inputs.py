@@ -481,6 +481,12 @@ def test_one_sentence_status_two_nothing_written(case: Case, tmp_path: Path, mon
     assert _tree(tmp_path) == before, "something was written"
 
 
+def test_the_bare_command_prints_its_help(capsys: Any) -> None:
+    assert _status([]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "" and printed.out.startswith("Usage: crosswind") and len(printed.out.splitlines()) > 10
+
+
 def test_a_bad_plan_never_opens_the_network_or_leaves_a_folder(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert _status(["run", "dmo"]) == 2

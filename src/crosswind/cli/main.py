@@ -73,6 +73,9 @@ def _status(arguments: Sequence[str] | None) -> int:
     except CrosswindError as error:
         return _refuse(str(error))
     except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the bare command: its message is the whole help
+            typer.echo(error.format_message())
+            return 0
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
         return _refuse(one_line(error.format_message()) + hint)
     except _ClickException as error:
