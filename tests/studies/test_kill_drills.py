@@ -1,6 +1,6 @@
 """Drivers and workers are killed at random moments; nothing that was finished may be lost or done again.
 
-CROSSWIND_DRILL_ROUNDS sets the number of rounds; each is a store of its own, killed into up to five times.
+Each round is a store of its own, killed into up to five times.
 """
 
 import os
@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.drills import rounds
 from tests.studies.toys import JOB, graph
 
 from crosswind.studies.artifacts import artifact_folder
@@ -22,7 +23,6 @@ from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.store import DONE, Store
 
-ROUNDS = int(os.environ.get("CROSSWIND_DRILL_ROUNDS", "20"))
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -90,8 +90,7 @@ def undisturbed(tmp_path_factory):
     return outcome(folder / "out")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(ROUNDS))
+@rounds()
 def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undisturbed):
     chance = random.Random(number)
     out, log_file = tmp_path / "out", tmp_path / "log"

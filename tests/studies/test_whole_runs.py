@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.drills import LONG, SLOW
 
 from crosswind.core import registry
 from crosswind.core.knobs import Base, Needs, knob
@@ -200,17 +201,17 @@ def _workers_of(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [pytest.param(SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc, which this system has not")
-def test_kill_drill_with_real_training(tmp_path: Path) -> None:
-    """20 rounds of kill -9 on the main process or a worker at random moments of one study, then to the end.
+def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
+    """Rounds of kill -9 on the main process or a worker at random moments of one study, then to the end.
 
     Nothing finished is lost or repeated, and the table equals that of an uninterrupted study."""
     import yaml
 
-    rounds = int(os.environ.get("CROSSWIND_DRILL_ROUNDS", "20"))
+    seeds = max(2, 2 * rounds // 5)  # so that the study outlasts the rounds
     study = tmp_path / "whole.yaml"
-    study.write_text(yaml.safe_dump({**STUDY, "seeds": 8, "training": {"steps": 160, "batch": 32, "validate_every": 5}}))
+    study.write_text(yaml.safe_dump({**STUDY, "seeds": seeds, "training": {"steps": 160, "batch": 32, "validate_every": 5}}))
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     assert _crosswind(study, calm).wait() == 0
     dice = random.Random(5)
@@ -244,5 +245,5 @@ def test_kill_drill_with_real_training(tmp_path: Path) -> None:
     assert last.returncode == 0, last.stderr
     with Store.open(rough) as store, Store.open(calm) as other:
         assert numbers(store) == numbers(other)
-        assert store.counts("whole")["finished"] == 2 * 2 * 8 * 3
+        assert store.counts("whole")["finished"] == 2 * 2 * seeds * 3
     assert artifacts(rough) == artifacts(calm)

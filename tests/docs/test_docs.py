@@ -1,0 +1,194 @@
+"""What the documentation shows works: links lead somewhere, and every block of Python, YAML and commands is executed."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crosswind.cli.main import _status
+from crosswind.core import registry
+from crosswind.studies.plan import make_plan
+from crosswind.studies.reading import parse
+from crosswind.studies.spec import Study, study_from
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUN = ("python", "yaml", "console")
+# A test that finds nothing proves nothing: raise these as the documentation grows.
+AT_LEAST = {"python": 10, "yaml": 5, "console": 6, "links": 12}
+
+# What a fragment of a study file is put into.
+BASE: dict[str, Any] = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
+    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "sizes": {"equal": {"total": 100}},
+    "models": ["mlp"],
+    "training": {"steps": 4, "validate_every": 2},
+    "seeds": 1,
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page."""
+    found, inside = [], None
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```") and inside is None:
+            inside = (number, line[3:].strip(), [])
+        elif line.startswith("```") and inside is not None:
+            found.append(Block(page, inside[0], inside[1], "\n".join(inside[2]) + "\n"))
+            inside = None
+        elif inside is not None:
+            inside[2].append(line)
+    assert inside is None, f"{page.name}: the block at line {inside[0] if inside else 0} does not end"
+    return found
+
+
+def test_there_is_as_much_to_check_as_there_was() -> None:
+    found = [block.language for page in PAGES for block in blocks(page)]
+    assert len(PAGES) >= 7
+    assert set(found) <= {*RUN, "toml"}, "a block of a language that is not checked"
+    for language in RUN:
+        assert found.count(language) >= AT_LEAST[language], (language, found.count(language))
+    assert sum(len(links(page)) for page in PAGES) >= AT_LEAST["links"]
+
+
+def links(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        if link.startswith(("https://", "http://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}"
+
+
+def test_pictures_are_small_described_and_show_the_algebra() -> None:
+    for path in (ROOT / "docs" / "pictures").iterdir():
+        assert path.stat().st_size < 100_000, path.name
+    shown = re.findall(r"!\[([^\]]*)\]\(pictures/(\w+).png\)", (ROOT / "docs" / "shifts.md").read_text(encoding="utf-8"))
+    spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "make_pictures.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert {name for _, name in shown} == set(module.PICTURES) == {path.stem for path in (ROOT / "docs" / "pictures").iterdir()}
+    said = {name: words for words, name in shown}
+    for name, panels in module.PICTURES.items():
+        for _, shift, attribute in panels:
+            table = 100 * module.panel(shift, attribute)
+            assert table.sum() == pytest.approx(100)
+            for share in {f"{share:.1f}".removesuffix(".0") for share in table.flat}:
+                assert re.search(rf"\b{re.escape(share)}(\.0)?\b", said[name]), f"the words for {name}.png do not say {share}"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory that holds what the pages speak of: a table and a folder of pictures."""
+    spec = importlib.util.spec_from_file_location("own_data", ROOT / "examples" / "own_data.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.draw_pictures(tmp_path)
+    (tmp_path / "birds").symlink_to("pictures")
+    monkeypatch.chdir(tmp_path)
+    before = dict(registry._LIVE)
+    yield tmp_path
+    for room, name in set(registry._LIVE) - set(before):
+        if registry._LIVE[room, name].__module__.startswith("page_"):
+            registry.forget(room, name)
+
+
+# Half a minute each: they train whole studies and draw their pages.
+LONG = ("README.md", "getting-started.md")
+SHOWING = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=page.name) for page in SHOWING]
+)
+def test_what_a_page_shows_works(
+    page: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if page.name == "README.md":  # there the photographers are few: an attribute, not a unit
+        table = (place / "birds.csv").read_text(encoding="utf-8")
+        (place / "birds.csv").write_text(re.sub(r",p(\d+)$", lambda found: f",p{int(found[1]) % 2}", table, flags=re.M))
+    name = f"page_{page.stem.replace('-', '_')}"
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    for block in blocks(page):
+        where = f"{page.name}, line {block.line}"
+        if block.language == "python":
+            # As it stands, but for the length of training.
+            text = re.sub(r"\bsteps=\d+", "steps=4", re.sub(r"\bvalidate_every=\d+", "validate_every=2", block.text))
+            exec(compile("\n" * block.line + text, str(page), "exec", dont_inherit=True), module.__dict__)
+        elif block.language == "yaml":
+            study = planned(parse(block.text, where), where)
+            if study.name != "study":
+                (place / f"{study.name}.yaml").write_text(block.text, encoding="utf-8")
+        elif block.language == "console":
+            for line in block.text.splitlines():
+                if line.startswith("$ "):
+                    command(shlex.split(line[2:], comments=True), where)
+    if page.name == "extending.md":
+        planned({"shifts": {"tail": {"type": "long-tail", "attribute": "ink", "factor": 0.5}}}, page.name)
+        data = {"stripes": {"source": "stripes", "label": "direction", "attributes": ["light"]}}
+        shifts = {"SC": {"type": "spurious-correlation", "attribute": "light"}}
+        planned({"data": data, "shifts": shifts, "sizes": {"equal": "equal"}}, page.name)
+
+
+def planned(values: dict[str, Any], where: str) -> Study:
+    """The study of a block, planned; a fragment is put where it belongs in a study first."""
+    if not {"data", "shifts"} <= set(values):
+        if set(values) == {"derive"}:
+            own = {"attributes": ["ink", values["derive"]["name"]], **values}
+            values = {"data": {"digits": {**BASE["data"]["digits"], **own}}}
+        values = {**BASE, **values}
+    study = study_from(values, where=where)
+    assert make_plan(study, Path.cwd()).runs, where
+    return study
+
+
+def command(words: list[str], where: str) -> None:
+    """Check one command: `crosswind` is executed, at a size of seconds; of the others what they name must be there."""
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+        assert words[1] in targets, where
+    elif words[0] == "source":
+        assert words[1] == ".venv/bin/activate", where
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file(), where
+    else:
+        assert words[0] == "crosswind", f"{where}: {words[0]} is not checked"
+        arguments = words[1:]
+        if arguments[0] == "run":
+            small = arguments[1].endswith(".yaml")
+            arguments += ["--set", "training.steps=4", "--set", "training.validate_every=2", "--set", "seeds=1"] if small else []
+            arguments += [] if small or "--scale" in arguments else ["--scale", "tiny"]
+        assert _status(arguments) == 0, f"{where}: {' '.join(words)}"

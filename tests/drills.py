@@ -1,0 +1,18 @@
+"""How many rounds a drill has: ten in the slow tests, a hundred in the long drills."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+SLOW = int(os.environ.get("CROSSWIND_DRILL_ROUNDS", "10"))
+LONG = 10 * SLOW
+
+
+def rounds() -> pytest.MarkDecorator:
+    """`number` runs over the rounds; each number is the seed of its round."""
+    slow: list[Any] = [pytest.param(number, marks=pytest.mark.slow) for number in range(SLOW)]
+    long: list[Any] = [pytest.param(number, marks=pytest.mark.verify) for number in range(SLOW, SLOW + LONG)]
+    return pytest.mark.parametrize("number", slow + long)
