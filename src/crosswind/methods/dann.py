@@ -27,7 +27,7 @@ class DANN(Method):
     """DANN: features from which a discriminator cannot tell the environment.
 
     Objective: with L_y the mean cross-entropy of the labels and L_d that of the environments, told from the features (the head's
-    input) by a perceptron, a saddle point (their equations 9 to 11):
+    input) by a perceptron, a saddle point (their section 4.2):
         theta <- one step down L_y - weight r L_d       theta: the model's, features and head
         phi   <- one step down L_d                      phi: the discriminator's
     Both gradients are taken before either moves, so one step is that of a gradient reversal layer, with an optimiser for each.

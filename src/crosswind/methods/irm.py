@@ -24,7 +24,7 @@ class IRM(Method):
 
     Objective: with R_e(w) the mean cross-entropy of environment e when the logits are multiplied by the scale w,
         min over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]
-    (IRMv1, their equation 4), E the environments that the batch shows. lambda is 1 for `anneal_steps` steps and `penalty_weight`
+    (their IRMv1), E the environments that the batch shows. lambda is 1 for `anneal_steps` steps and `penalty_weight`
     from then on. The slope of one row's loss is sum_k (p_k - [k = y]) z_k for logits z and probabilities p, and dR_e/dw is its
     mean over the environment's rows, so no second pass is needed. `estimate`:
         squared   the square of that mean over the batch's rows; with n rows it is too large by the slopes' variance / n
@@ -32,8 +32,8 @@ class IRM(Method):
                   and so negative at times (their appendix D). An environment of one row has no halves: it adds no penalty.
     Assumes: at least two environments with training rows; refused otherwise, since one has no invariance to ask for. Each batch
         holds equal shares of them (`needs.sampler`), as in DomainBed. A run of `anneal_steps` steps or fewer is refused too.
-    Knobs: penalty_weight 100 and anneal_steps 500 as in DomainBed, the authors of WILDS and Jeon et al. 2025 (lambda 1 while
-        annealing, 100 after, 500 steps); Wiles et al. 2022 searched weights from 0.01 to 10. estimate "squared", the authors'
+    Knobs: penalty_weight 100 and anneal_steps 500 as in DomainBed and Jeon et al. 2025 (lambda 1 while annealing, 100
+        after, 500 steps); Wiles et al. 2022 searched weights from 0.01 to 10. estimate "squared", the authors'
         experiments; DomainBed and WILDS take "halves". reset true: DomainBed and WILDS begin Adam anew at the switch, whose
         moments are of another loss's gradients; the authors' code does not. rescale false: the authors' experiment divides the
         whole loss by lambda where that is above 1, DomainBed and WILDS do not; Adam without weight decay hardly feels it,
