@@ -7,15 +7,26 @@ from crosswind.core.errors import InputError
 from crosswind.core.registry import listing
 from crosswind.models.build import build_model
 
-SHAPES = {"resnet18": (3, 64, 64), "resnet-w16": (3, 32, 32), "small-cnn": (3, 32, 32), "mlp": (3, 32, 32)}
+SHAPES = {
+    "resnet18": (3, 64, 64),
+    "resnet50": (3, 32, 32),
+    "resnet101": (3, 32, 32),
+    "resnet-w16": (3, 32, 32),
+    "small-cnn": (3, 32, 32),
+    "mlp": (3, 32, 32),
+    "vit-b-16": (3, 32, 32),
+    "vit-tiny": (3, 32, 32),
+}
+LONG = ("vit-b-16", "resnet101")  # seconds each
 NAMES = [item.name for item in listing("models")]
+CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(SHAPES) and len(NAMES) == 4
+    assert set(NAMES) == set(SHAPES) and len(NAMES) == 8
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_parts_agree_with_the_whole(name: str) -> None:
     model = build_model(name, {}, SHAPES[name], 5, 0).eval()
     x = torch.rand(2, *SHAPES[name]) * 2 - 1
@@ -31,7 +42,7 @@ def test_parts_agree_with_the_whole(name: str) -> None:
             assert torch.equal(model.after(taps[stage], stage), features)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)
     before = torch.default_generator.get_state()
@@ -41,10 +52,15 @@ def test_weights_are_the_seeds(name: str) -> None:
     assert torch.equal(before, torch.default_generator.get_state())
     assert all(torch.equal(value, models[1][key]) for key, value in models[0].items())
     for other in models[2:]:
-        assert not torch.equal(models[0]["fc.weight"], other["fc.weight"])
+        assert not torch.equal(_drawn(models[0]), _drawn(other))
 
 
-@pytest.mark.parametrize("name", NAMES)
+def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+    """A matrix that is drawn at random in every model; a transformer's head begins at 0."""
+    return weights["fc.weight"] if "fc.weight" in weights else weights["encoder.pos_embedding"]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_memory_layout_does_not_change_what_is_computed(name: str) -> None:
     model = build_model(name, {}, SHAPES[name], 3, 0).double().eval()
     x = torch.rand(2, *SHAPES[name], dtype=torch.float64)
@@ -54,15 +70,63 @@ def test_memory_layout_does_not_change_what_is_computed(name: str) -> None:
     )
 
 
-def test_resnet18_is_torchvisions() -> None:
-    from torchvision.models import resnet18
+@pytest.mark.parametrize(
+    ("name", "theirs", "side", "millions"),
+    [
+        ("resnet18", "resnet18", 64, 11.2),
+        ("resnet50", "resnet50", 32, 23.5),
+        pytest.param("resnet101", "resnet101", 32, 42.5, marks=pytest.mark.slow),
+        pytest.param("vit-b-16", "vit_b_16", 224, 85.8, marks=pytest.mark.slow),
+    ],
+)
+def test_published_networks_are_torchvisions(name: str, theirs: str, side: int, millions: float) -> None:
+    from torchvision.models import get_model
 
-    theirs = resnet18(num_classes=7).eval()
-    ours = build_model("resnet18", {}, (3, 64, 64), 7, 0).eval()
-    assert ours.state_dict().keys() == theirs.state_dict().keys()
-    ours.load_state_dict(theirs.state_dict())
-    x = torch.rand(2, 3, 64, 64)
-    assert torch.equal(ours(x), theirs(x))
+    their = get_model(theirs, num_classes=7).eval()
+    ours = build_model(name, {}, (3, side, side), 7, 0).eval()
+    assert ours.state_dict().keys() == their.state_dict().keys()
+    assert sum(p.numel() for p in ours.parameters()) / 1e6 == pytest.approx(millions, abs=0.06)
+    for key, value in their.state_dict().items():  # a transformer's head begins at 0, where nothing would be compared
+        if key.startswith("heads."):
+            value.copy_(torch.linspace(-1, 1, value.numel()).view_as(value))
+    ours.load_state_dict(their.state_dict())
+    x = torch.rand(2, 3, side, side)
+    with torch.inference_mode():
+        assert torch.equal(ours(x), their(x)) and float(ours(x).abs().max()) > 0
+
+
+@pytest.mark.slow
+def test_vit_b_16_sees_inputs_resized_to_224() -> None:
+    model = build_model("vit-b-16", {}, (3, 32, 48), 2, 0).eval()
+    x = torch.rand(1, 3, 32, 48)
+    big = torch.nn.functional.interpolate(x, (224, 224), mode="bilinear", antialias=True)
+    with torch.inference_mode():
+        assert torch.equal(model.features(x), model.features(big))
+        assert model.until(x, "block12").shape == (1, 197, 768) and model.width == 768
+    assert model.stages == ("patches", *(f"block{i}" for i in range(1, 13)))
+
+
+def test_vit_tiny_reads_patches_of_4_and_learns() -> None:
+    model = build_model("vit-tiny", {"depth": 2}, (3, 32, 32), 2, 0)
+    y = torch.tensor([0, 1, 0, 1])
+    x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)) + y.view(-1, 1, 1, 1) - 1
+    assert model.stages == ("patches", "block1", "block2") and model.until(x, "patches").shape == (4, 65, 192)
+    assert build_model("vit-tiny", {"depth": 1}, (1, 64, 64), 2, 0).until(x[:, :1].repeat(1, 1, 2, 2), "block1").shape == (
+        4,
+        257,
+        192,
+    )
+    whole = build_model("vit-tiny", {}, (3, 32, 32), 2, 0)
+    assert len(whole.stages) == 13 and sum(p.numel() for p in whole.parameters()) / 1e6 == pytest.approx(5.4, abs=0.05)
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3)
+    for step in range(20):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        if step == 0:
+            assert loss.item() == pytest.approx(0.6931, abs=1e-3)  # the head begins at 0: ln 2
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 0.3
 
 
 def test_small_stem_keeps_the_resolution() -> None:
@@ -96,6 +160,8 @@ def test_bad_input_is_one_sentence() -> None:
         ("resnet18", {"stems": "small"}, (3, 8, 8), "model.stems: unknown setting of model 'resnet18'"),
         ("resnet18", {"stem": "tiny"}, (3, 8, 8), "model.stem: unknown value 'tiny'"),
         ("mlp", {"layers": 0}, (3, 8, 8), r"model.layers: must be in \[1, inf\), not 0"),
+        ("vit-tiny", {}, (3, 30, 32), "vit-tiny needs square images of a multiple of 4 pixels a side, these have 30 x 32"),
+        ("vit-tiny", {"patch": 5}, (3, 32, 32), "a multiple of 5 pixels a side, these have 32 x 32"),
         ("small-cnn", {}, (3, 4, 4), "at least 8 pixels a side, these have 4 x 4"),
         ("small-cnn", {}, (5,), "takes images"),
     ]:

@@ -1,4 +1,4 @@
-"""Image classifiers trained from scratch: the papers' ResNet18 and MLP, and two small networks for laptops."""
+"""Image classifiers trained from scratch: the papers' MLP, and two small networks for laptops."""
 
 from __future__ import annotations
 
@@ -9,53 +9,12 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
-from crosswind.core.knobs import choose, knob
+from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Backbone, Model, image_shape
+from crosswind.models.residual import RESNET_STAGES
 
-__all__ = ["MLP", "FlattenChannelsLast", "ResNet18", "ResNetW16", "SmallCNN"]
-
-_RESNET_STAGES = {"stem": ("conv1", "bn1", "relu", "maxpool"), **{f"layer{i}": (f"layer{i}",) for i in range(1, 5)}}
-
-
-@register("resnet18", kind="model")
-@dataclass(frozen=True)
-class ResNet18(Backbone):
-    """The 18-layer residual network, torchvision's own, so that parameter names match published weights.
-
-    Stages stem, layer1 to layer4; features of 512. 11.2 million parameters. He et al. 2016, "Deep Residual Learning for Image
-    Recognition", table 1.
-    """
-
-    stem: str = knob(
-        "imagenet",
-        domain="{imagenet, small}",
-        search=choose("imagenet", "small"),
-        source="He et al. 2016",
-        doc="imagenet: 7x7 convolution of stride 2 and max pooling; small: 3x3 of stride 1, none (their section 4.2, CIFAR)",
-    )
-
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
-        """See `Backbone.build`."""
-        from torchvision.models import resnet18
-
-        channels, *_ = _image_shape(input_shape, "resnet18")
-        net = resnet18(weights=None, num_classes=n_classes)
-        # Only what departs from torchvision is replaced, so that the same seed gives torchvision's own weights elsewhere.
-        if self.stem == "small":
-            net.conv1 = _conv3x3(channels, 64)
-            net.maxpool = nn.Identity()
-        elif channels != 3:
-            net.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
-            nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
-        parts = {name: part for name, part in net.named_children() if name != "fc"}
-        return Model(
-            {**parts, "flatten": nn.Flatten(), "fc": net.fc},
-            stages=_RESNET_STAGES,
-            pool=("avgpool", "flatten"),
-            head="fc",
-            width=512,
-        )
+__all__ = ["MLP", "FlattenChannelsLast", "ResNetW16", "SmallCNN"]
 
 
 @register("resnet-w16", kind="model")
@@ -71,7 +30,7 @@ class ResNetW16(Backbone):
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
-        channels, *_ = _image_shape(input_shape, "resnet-w16")
+        channels, *_ = image_shape(input_shape, "resnet-w16")
         widths = (16, 32, 64, 128)
         parts: dict[str, nn.Module] = {
             "conv1": _conv3x3(channels, 16, self.stride),
@@ -86,7 +45,7 @@ class ResNetW16(Backbone):
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(widths[-1], n_classes)}
-        return Model(parts, stages=_RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1])
+        return Model(parts, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1])
 
 
 @register("small-cnn", kind="model")
@@ -100,7 +59,7 @@ class SmallCNN(Backbone):
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
-        channels, height, width = _image_shape(input_shape, "small-cnn")
+        channels, height, width = image_shape(input_shape, "small-cnn")
         if min(height, width) < 8:
             raise InputError("model", f"small-cnn needs images of at least 8 pixels a side, these have {height} x {width}")
         parts: dict[str, nn.Module] = {}
@@ -144,13 +103,6 @@ class FlattenChannelsLast(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
         return x.permute(0, 2, 3, 1).flatten(1) if x.ndim == 4 else x.flatten(1)
-
-
-def _image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int]:
-    if len(input_shape) != 3:
-        raise InputError("model", f"{name} takes images of shape (c, h, w), not inputs of shape {input_shape}")
-    channels, height, width = input_shape
-    return channels, height, width
 
 
 def _conv3x3(before: int, after: int, stride: int = 1) -> nn.Conv2d:

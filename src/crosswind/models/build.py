@@ -14,7 +14,7 @@ from crosswind.core.knobs import knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
 
-__all__ = ["Backbone", "Model", "build_model"]
+__all__ = ["Backbone", "Model", "build_model", "image_shape"]
 
 
 class Model(nn.Module):
@@ -123,3 +123,11 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "weights", *((copy,) if copy else ())))
         return backbone.build(tuple(input_shape), n_classes)
+
+
+def image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int]:
+    """`input_shape` as (c, h, w). Raises `InputError` for what is no image."""
+    if len(input_shape) != 3:
+        raise InputError("model", f"{name} takes images of shape (c, h, w), not inputs of shape {input_shape}")
+    channels, height, width = input_shape
+    return channels, height, width

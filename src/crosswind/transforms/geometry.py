@@ -54,14 +54,14 @@ def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     top, left, h, w = boxes.unbind(1)
     upper, lower, down = _taps(top, h, height, x.dtype)
     nearer, farther, across = (part.where(~flip[:, None], part.flip(1)) for part in _taps(left, w, width, x.dtype))
-    last = x.is_contiguous(memory_format=torch.channels_last)
-    pixels = x.permute(0, 2, 3, 1).reshape(n * height, width * channels)  # rows of pixels, each in one piece
-    base = torch.arange(n, device=x.device)[:, None] * height
-    rows = _between(pixels, base + upper, base + lower, down.view(-1, 1)).view(n * height * width, channels)
-    start = torch.arange(n * height, device=x.device).view(n, height, 1) * width
-    out = _between(rows, start + nearer[:, None], start + farther[:, None], across[:, None].expand(n, height, width).reshape(-1, 1))
-    out = out.view(n, height, width, channels).permute(0, 3, 1, 2)
-    return out if last else out.contiguous()
+    layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+    # One side, then the other: what is gathered each time are whole lines that lie in one piece.
+    base = torch.arange(n, device=x.device)[:, None]
+    lines = x.permute(0, 2, 3, 1).reshape(n * height, width * channels)
+    lines = _between(lines, base * height + upper, base * height + lower, down)
+    lines = lines.view(n, height, width, channels).transpose(1, 2).reshape(n * width, height * channels)
+    lines = _between(lines, base * width + nearer, base * width + farther, across)
+    return lines.view(n, width, height, channels).permute(0, 3, 2, 1).contiguous(memory_format=layout)
 
 
 def _taps(start: Tensor, extent: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,4 +75,4 @@ def _taps(start: Tensor, extent: Tensor, size: int, dtype: torch.dtype) -> tuple
 
 def _between(table: Tensor, first: Tensor, second: Tensor, share: Tensor) -> Tensor:
     left, right = table.index_select(0, first.reshape(-1)), table.index_select(0, second.reshape(-1))
-    return torch.lerp(left, right, share.to(table.dtype))
+    return left.lerp_(right, share.to(table.dtype).reshape(-1, 1))

@@ -1,0 +1,149 @@
+"""Weights made elsewhere: torchvision's by name, or a safetensors file; checked name by name before they are taken."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crosswind.core.errors import InputError, one_line, unknown
+from crosswind.models.build import Model
+
+__all__ = ["IMAGENET_MEAN", "IMAGENET_SD", "Normalise", "file_hash", "load_weights", "torchvision_weights", "wants_imagenet"]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_SD = (0.229, 0.224, 0.225)
+FIELD = "model.weights"
+
+
+class Normalise(nn.Module):
+    """Images in (-1, 1) -> (value in (0, 1) - mean) / sd of ImageNet's channels, as published weights expect them."""
+
+    mean: Tensor
+    sd: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Not persistent: they are no weights, and a published file has none of these names.
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("sd", torch.tensor(IMAGENET_SD).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return ((x + 1) / 2 - self.mean) / self.sd
+
+
+def wants_imagenet(weights: str | None, inputs: str, channels: int, name: str) -> bool:
+    """Whether inputs are to be normalised by ImageNet's channels: where `inputs` says so, or `auto` and the weights are by name.
+
+    Raises `InputError` for images that have not three channels.
+    """
+    wanted = inputs == "imagenet" or (inputs == "auto" and weights is not None and not weights.endswith(".safetensors"))
+    if wanted and channels != 3:
+        raise InputError("model.inputs", f"ImageNet's means are of 3 channels and {name} is given images of {channels}")
+    return wanted
+
+
+def load_weights(model: Model, weights: str, urls: Mapping[str, str], digest: str | None = None) -> None:
+    """Put published weights into `model`: all but a head that has another number of classes, which stays as it was made.
+
+    `weights`: one of torchvision's names, the keys of `urls`, or the path of a safetensors file, whose sha256 must be `digest` if
+    that is given. Raises `InputError` naming the first name or shape that differs.
+    """
+    if weights in urls:
+        found = torchvision_weights(weights, urls[weights])
+    elif weights.endswith(".safetensors"):
+        found = _from_file(Path(weights), digest)
+    else:
+        raise unknown(FIELD, "weights", weights, [*urls, "FILE.safetensors"])
+    _take(model, found, weights)
+
+
+def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
+    """The weights at `url` from torch's cache or the network, read without unpickling code, checked by the hash in their name."""
+    file = url.rsplit("/", 1)[-1]
+    path = Path(torch.hub.get_dir()) / "checkpoints" / file
+    if not path.exists():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(url, str(path), hash_prefix=_prefix(file), progress=False)
+        except Exception as error:  # what urllib, sockets and torch raise without a network, or for a wrong hash
+            raise InputError(
+                FIELD,
+                f"{name} cannot be downloaded ({one_line(str(error), 200)}); put {file} into {path.parent}, "
+                "or name a safetensors file",
+            ) from None
+    if not file_hash(path).startswith(_prefix(file)):
+        raise InputError(FIELD, f"{path} is damaged: its sha256 does not begin with {_prefix(file)}; remove it")
+    found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return found
+
+
+def file_hash(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _prefix(file: str) -> str:
+    return file.rsplit("-", 1)[-1].partition(".")[0]
+
+
+def _from_file(path: Path, digest: str | None) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise InputError(FIELD, f"there is no file {str(path)!r}")
+    if digest is not None and file_hash(path) != digest:
+        raise InputError(FIELD, f"{str(path)!r} has changed: its sha256 is no longer {digest[:12]}...")
+    try:
+        found = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(FIELD, f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})") from None
+    # What a run keeps holds every network of its method, and its state.
+    own = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
+    return own or found
+
+
+def _take(model: Model, found: dict[str, Tensor], source: str) -> None:
+    own = model.state_dict()
+    head = _head_names(model)
+    other_classes = any(key not in found or _rows(found[key]) != _rows(own[key]) for key in head)
+    taken: dict[str, Any] = {}
+    for key, value in own.items():
+        if key in head and other_classes:
+            if key in found and found[key].shape[1:] != value.shape[1:]:
+                raise _differs(source, key, found[key], value)
+            taken[key] = value
+        elif key not in found:
+            if not key.endswith("num_batches_tracked"):  # files older than that counter lack it
+                raise InputError(FIELD, f"{source!r} does not fit the model: it has no {key!r}, the first that is missing")
+            taken[key] = value
+        elif found[key].shape != value.shape:
+            raise _differs(source, key, found[key], value)
+        else:
+            taken[key] = found[key]
+    extra = next((key for key in found if key not in own), None)
+    if extra is not None:
+        raise InputError(FIELD, f"{source!r} does not fit the model, which has no {extra!r}")
+    model.load_state_dict(taken)
+
+
+def _head_names(model: Model) -> set[str]:
+    (prefix,) = (name for name, part in model.named_modules() if part is model.head)
+    return {f"{prefix}.{key}" for key in model.head.state_dict()}
+
+
+def _rows(value: Tensor) -> int:
+    return value.shape[0] if value.ndim else 0
+
+
+def _differs(source: str, key: str, found: Tensor, own: Tensor) -> InputError:
+    return InputError(
+        FIELD, f"{source!r} does not fit the model: {key!r} is {tuple(found.shape)} there and {tuple(own.shape)} here"
+    )

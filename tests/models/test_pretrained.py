@@ -1,0 +1,152 @@
+"""Published weights: by torchvision's names and from safetensors files, checked before they are taken."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tests.training.world import DATA, split
+
+from crosswind.core.errors import InputError
+from crosswind.methods.erm import ERM
+from crosswind.models import pretrained
+from crosswind.models.build import build_model
+from crosswind.models.pretrained import Normalise, file_hash, torchvision_weights
+from crosswind.training.loop import fit
+from crosswind.training.settings import ModelSpec, TrainingSettings
+
+SHAPE = (3, 32, 32)
+
+
+def saved(
+    path: Path, name: str = "resnet18", classes: int = 5, seed: int = 9, **changes: Any
+) -> tuple[Path, dict[str, torch.Tensor]]:
+    weights = {**build_model(name, {}, SHAPE, classes, seed).state_dict(), **changes}
+    weights = {key: value.clone().contiguous() for key, value in weights.items() if value is not None}
+    save_file(weights, str(path))
+    return path, weights
+
+
+def built(path: Path | str, name: str = "resnet18", classes: int = 5, shape: tuple[int, ...] = SHAPE, **knobs: Any) -> Any:
+    return build_model(name, {"weights": str(path), **knobs}, shape, classes, 0)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit-tiny", pytest.param("resnet50", marks=pytest.mark.slow)])
+def test_a_file_is_taken_whole_and_a_head_of_other_classes_is_made_anew(tmp_path: Path, name: str) -> None:
+    path, weights = saved(tmp_path / "w.safetensors", name)
+    same = built(path, name).state_dict()
+    assert all(torch.equal(value, same[key]) for key, value in weights.items()) and same.keys() == weights.keys()
+    other, fresh = built(path, name, classes=3), build_model(name, {}, SHAPE, 3, 0)
+    heads = {key for key in weights if key.startswith(("fc.", "heads."))}
+    assert len(heads) == 2
+    for key, value in other.state_dict().items():
+        assert torch.equal(value, fresh.state_dict()[key] if key in heads else weights[key]), key
+
+
+def test_files_of_another_origin(tmp_path: Path) -> None:
+    """What a run keeps, with its state; a file without the counters of batch norm; a file without a head."""
+    _, weights = saved(tmp_path / "w.safetensors")
+    kept = {f"model.{key}": value for key, value in weights.items()} | {"state/log_q": torch.zeros(2), "other.x": torch.zeros(1)}
+    older = {key: value for key, value in weights.items() if not key.endswith("num_batches_tracked")}
+    headless = {key: value for key, value in weights.items() if not key.startswith("fc.")}
+    for place, found in enumerate((kept, older, headless)):
+        path = tmp_path / f"{place}.safetensors"
+        save_file(found, str(path))
+        assert torch.equal(built(path).state_dict()["layer4.1.conv2.weight"], weights["layer4.1.conv2.weight"])
+    assert torch.equal(built(path).fc.weight, build_model("resnet18", {}, SHAPE, 5, 0).fc.weight)
+
+
+def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_path: Path) -> None:
+    first = torch.zeros(64, 3, 3, 3)
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"conv1.weight": first}, {}, r"'conv1.weight' is \(64, 3, 3, 3\) there and \(64, 3, 7, 7\) here"),
+        ({"layer1.0.bn1.weight": None}, {}, "it has no 'layer1.0.bn1.weight', the first that is missing"),
+        ({"layer9.weight": torch.zeros(1)}, {}, "does not fit the model, which has no 'layer9.weight'"),
+        ({"fc.weight": torch.zeros(4, 100)}, {"classes": 3}, r"'fc.weight' is \(4, 100\) there and \(3, 512\) here"),
+        ({}, {"stem": "small"}, r"'conv1.weight' is \(64, 3, 7, 7\) there and \(64, 3, 3, 3\) here"),
+        ({}, {"shape": (1, 32, 32)}, r"'conv1.weight' is \(64, 3, 7, 7\) there and \(64, 1, 7, 7\) here"),
+    ]
+    for changes, knobs, message in cases:
+        path, _ = saved(tmp_path / "w.safetensors", **changes)
+        with pytest.raises(InputError, match=f"^model.weights: .*{message}"):
+            built(path, **knobs)
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(path.read_bytes()[:1000])
+    for given, message in [
+        (broken, "cannot be read as safetensors"),
+        (tmp_path / "none.safetensors", "there is no file"),
+        ("IMAGENET1K_V9", "unknown weights 'IMAGENET1K_V9', did you mean 'IMAGENET1K_V1'.*FILE.safetensors"),
+        ("weights.pth", "unknown weights 'weights.pth'"),
+    ]:
+        with pytest.raises(InputError, match=f"^model.weights: .*{message}"):
+            built(given)
+    with pytest.raises(InputError, match="model.inputs: ImageNet's means are of 3 channels and resnet18 is given images of 1"):
+        built(path, shape=(1, 32, 32), inputs="imagenet")
+
+
+def test_a_file_that_changed_is_refused(tmp_path: Path) -> None:
+    path, _ = saved(tmp_path / "w.safetensors")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert file_hash(path) == digest
+    built(path, weights_sha256=digest)
+    saved(path, seed=10)
+    with pytest.raises(InputError, match=f"has changed: its sha256 is no longer {digest[:12]}"):
+        built(path, weights_sha256=digest)
+
+
+def test_weights_by_name_come_from_the_cache_checked_by_their_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    torch.save({"w": torch.arange(3.0)}, tmp_path / "made")
+    prefix = hashlib.sha256((tmp_path / "made").read_bytes()).hexdigest()[:8]
+    (tmp_path / "made").rename(tmp_path / "checkpoints" / f"net-{prefix}.pth")
+    assert torchvision_weights("V1", f"https://example.org/net-{prefix}.pth")["w"].tolist() == [0, 1, 2]
+    (tmp_path / "checkpoints" / "net-00000000.pth").write_bytes(b"not it")
+    with pytest.raises(InputError, match="net-00000000.pth is damaged: its sha256 does not begin with 00000000; remove it"):
+        torchvision_weights("V1", "https://example.org/net-00000000.pth")
+
+
+@pytest.mark.parametrize(("name", "file"), [("resnet18", "resnet18-f37072fd.pth"), ("resnet50", "resnet50-0676ba61.pth")])
+def test_weights_by_name_without_a_network_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, file: str
+) -> None:
+    def offline(url: str, *given: Any, **named: Any) -> None:
+        assert url.endswith(file) and named["hash_prefix"] == file[-12:-4]
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
+    with pytest.raises(InputError) as caught:
+        built("IMAGENET1K_V1", name)
+    text = str(caught.value)
+    assert text.startswith("model.weights: IMAGENET1K_V1 cannot be downloaded (<urlopen error no route to host>); put " + file)
+    assert "\n" not in text and text.endswith("or name a safetensors file")
+
+
+def test_weights_by_name_see_imagenets_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Value 0.5 in red is 0 in (-1, 1), and (0.5 - 0.485) / 0.229 = 0.0655 as torchvision's weights were trained."""
+    found = Normalise()(torch.zeros(1, 3, 1, 1)).flatten().tolist()
+    assert found == pytest.approx([0.015 / 0.229, 0.044 / 0.224, 0.094 / 0.225], abs=1e-6)
+    weights = build_model("resnet18", {}, SHAPE, 1000, 4).state_dict()
+    monkeypatch.setattr(pretrained, "torchvision_weights", lambda name, url: weights)
+    named, centred = built("IMAGENET1K_V1").eval(), built("IMAGENET1K_V1", inputs="centred").eval()
+    x = torch.rand(2, 3, 32, 32) * 2 - 1
+    with torch.inference_mode():
+        assert torch.equal(named.features(x), centred.features(Normalise()(x)))
+        assert not torch.allclose(named.features(x), centred.features(x))
+        assert torch.equal(named.until(x, "layer1"), centred.until(Normalise()(x), "layer1"))
+    assert named.state_dict().keys() == weights.keys()
+
+
+def test_training_starts_from_the_file_and_not_from_random_weights(tmp_path: Path) -> None:
+    model = build_model("vit-tiny", {"depth": 1}, (3, 8, 8), 2, 7).state_dict()
+    save_file({key: value.contiguous() for key, value in model.items()}, str(tmp_path / "v.safetensors"))
+    spec = ModelSpec("vit-tiny", {"depth": 1, "weights": str(tmp_path / "v.safetensors")})
+    found = fit(ERM(), split(), {"tiny": DATA}, spec, TrainingSettings(steps=0, evaluation_batch=32), 0)  # type: ignore[arg-type]
+    kept = found.weights("last")
+    assert all(torch.equal(kept[f"model.{key}"], value) for key, value in model.items())
