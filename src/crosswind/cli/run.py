@@ -48,6 +48,7 @@ def run_command(
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 
+    _check_devices(planned)
     for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
         check_pixels(build_dataset(values), workers or _cores())
 
@@ -58,6 +59,16 @@ def run_command(
         store.add_plan(planned.study.name, given, planned.study.model_dump(), planned.runs)
         summary = _drive(store, planned, workers or _cores(), retry_failed)
         return _finish(store, planned, summary, store_url or str(out), as_json)
+
+
+def _check_devices(planned: Plan) -> None:
+    """Refuse a device that is not here before anything is written; without one in the study, torch is not even imported."""
+    asked = {run.spec["training"]["device"] for run in planned.runs} - {"cpu"}
+    if asked:
+        from crosswind.training.loop import check_device
+
+        for device in sorted(asked):
+            check_device(device)
 
 
 def _cores() -> int:
