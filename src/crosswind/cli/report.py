@@ -114,14 +114,18 @@ def _print(tables: list[Table], form: str, out: Path | None) -> None:
 
 def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
     """The tables of one study: those that a person reads, or one of every number."""
+    from crosswind.core.errors import StoreError
     from crosswind.reports.tables import number_table, result_tables
 
     resolved = store.study(study)["resolved"]
     # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
     results = [row for row in store.results(study) if row.get("role") != "base"]
-    if tidy:
-        return [number_table(results, resolved["reference"], resolved["selection"])]
-    return result_tables(results, resolved["reference"], resolved["selection"])
+    try:
+        # What a planned study always has; a store may have been edited or damaged.
+        reference, selection = str(resolved["reference"]), [str(rule) for rule in resolved["selection"]]
+        return [number_table(results, reference, selection)] if tidy else result_tables(results, reference, selection)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{store.name} is damaged: the study {study!r} cannot be put in tables: {error}") from error
 
 
 def _write(tables: list[Table], form: str, out: Path) -> None:

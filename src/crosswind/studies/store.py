@@ -8,12 +8,12 @@ that plan them and are never deleted. A run is `pending`, `running`, `finished`,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import StoreError, unknown
+from crosswind.core.errors import StoreError, shown, unknown
 from crosswind.core.types import PlannedRun
 from crosswind.studies import artifacts
 from crosswind.studies.artifacts import plain_json
@@ -27,6 +27,8 @@ __all__ = ["DONE", "FILE_NAME", "STATUSES", "Store", "in_parts", "split_name"]
 FILE_NAME = "store.sqlite"
 STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
+# What reports do arithmetic with.
+NUMBERS = ("n", "accuracy", "unparsed", "balanced_accuracy", "worst_group", "nll", "ece", "non_finite", "ties", "selected_step")
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -134,7 +136,12 @@ class Store:
         if not rows:
             raise StoreError(str(unknown(self.name, "study", study, self.study_names())))
         row = rows[0]
-        return {"name": row.name, "given": self._value(row.given), "resolved": self._value(row.resolved), "created": row.created}
+        return {
+            "name": row.name,
+            "given": self._value(row.given),
+            "resolved": self._value(row.resolved, dict),
+            "created": row.created,
+        }
 
     def counts(self, study: str | None = None) -> dict[str, int]:
         """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`.
@@ -154,7 +161,7 @@ class Store:
         out = dict.fromkeys(STATUSES, 0)
         live = self.live_drivers()
         for status, driver, number in self._rows(query):
-            out["pending" if status == "running" and driver not in live else status] += number
+            out["pending" if status == "running" and driver not in live else self._status(status)] += number
         return {**out, "total": sum(out.values())}
 
     def runs(self, study: str) -> list[dict[str, Any]]:
@@ -174,7 +181,10 @@ class Store:
         live = self.live_drivers() if any(row.status == "running" for row in rows) else set()
         out = []
         for row in rows:
-            entry = {**row._mapping, **{name: self._value(row._mapping[name]) for name in ("labels", "cost", "warnings")}}
+            kinds: dict[str, Any] = {"labels": dict, "cost": (dict, type(None)), "warnings": (list, type(None))}
+            entry = {**row._mapping, **{name: self._value(row._mapping[name], kind) for name, kind in kinds.items()}}
+            self._status(row.status)
+            self._numbers({name: entry[name] for name in ("attempts", "seconds", "started", "finished")})
             if row.status == "running" and row.driver not in live:
                 entry["status"] = "pending"
             out.append(entry)
@@ -203,7 +213,7 @@ class Store:
             told = {name: run[name] for name in ("key", "status", "reason", "seconds", "attempts")}
             common = {"study": study, **run["labels"], **told}
             for row in found.get(run["key"], []):
-                out.append({**common, "rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)})
+                out.append({**common, "rule": row.rule, "set": row.set, "metrics": self._metrics(row.metrics)})
             if unscored and run["key"] not in found:
                 out.append({**common, "rule": None, "set": None, "metrics": {}})
         return out
@@ -220,7 +230,7 @@ class Store:
                 .group_by(runs.c.versions)
             )
         )
-        return sorted(((self._value(text) or {}, number) for text, number in rows), key=lambda pair: -pair[1])
+        return sorted(((self._value(text, dict), number) for text, number in rows), key=lambda pair: -pair[1])
 
     # --- runs --------------------------------------------------------------------------------------------------------------
 
@@ -282,11 +292,35 @@ class Store:
         with self.transaction() as connection:
             return list(connection.execute(query(sqlalchemy)))
 
-    def _value(self, value: str | None) -> Any:
+    def _value(self, value: str | None, kind: type | tuple[type, ...] = object) -> Any:
         try:
-            return None if value is None else json.loads(value)
-        except ValueError as error:
+            out = None if value is None else json.loads(value)
+        except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"{self.name} is damaged: an entry is not JSON ({error})") from error
+        if not isinstance(out, kind):
+            raise StoreError(f"{self.name} is damaged: an entry is not what it should be, but {shown(out)}")
+        return out
+
+    def _metrics(self, value: str | None) -> dict[str, Any]:
+        """Metrics of which those that reports do arithmetic with are numbers."""
+        out = self._value(value, dict)
+        self._numbers({name: item for name, item in out.items() if name in NUMBERS})
+        groups = out.get("groups", {})
+        if not isinstance(groups, dict) or not all(isinstance(item, dict) for item in groups.values()):
+            raise StoreError(f"{self.name} is damaged: the groups of a result are {shown(groups)}")
+        for item in groups.values():
+            self._numbers({name: value for name, value in item.items() if name in NUMBERS})
+        return out
+
+    def _numbers(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if value is not None and not isinstance(value, int | float):
+                raise StoreError(f"{self.name} is damaged: {name} is not a number, but {shown(value)}")
+
+    def _status(self, status: Any) -> str:
+        if status not in STATUSES:
+            raise StoreError(f"{self.name} is damaged: {shown(status)} is not the status of a run")
+        return str(status)
 
     def _insert_new(self, table: Any) -> Any:
         if self._engine.dialect.name == "postgresql":
