@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from tests.methods.digits import finished
 from tests.training.world import DATA, Sets, run, same_weights, split, with_train
 from torch import Tensor
@@ -15,6 +16,7 @@ from crosswind.core.knobs import Base, Needs
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.jtt import JTT
+from crosswind.studies.run import _base_weights
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 
@@ -143,6 +145,13 @@ def test_a_base_run_is_named_by_its_share_and_rule() -> None:
     assert Base() == Base("erm", {}, {}, {}, "best-id")
     needs = Needs(base=Base(scaled={"steps": "first"}))
     assert base_settings(TrainingSettings(steps=7), needs, {"first": 0.1}).steps == 1
+
+
+def test_a_study_hands_on_the_last_weights_too(tmp_path: Path) -> None:
+    for rule, value in [("best-id", 1.0), ("last", 2.0)]:
+        save_file({"model.w": torch.tensor([value])}, str(tmp_path / f"weights-{rule}.safetensors"))
+    given = [_base_weights({"key": tmp_path}, needs) for needs in (JTT.needs, Needs(base=Base()))]
+    assert [float(found["model.w"]) for found in given if found] == [2.0, 1.0]
 
 
 def test_end_to_end_on_digits(tmp_path: Path) -> None:
