@@ -11,6 +11,7 @@ import typer
 from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json
 
 if TYPE_CHECKING:
+    from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import Table
     from crosswind.studies.store import Store
 
@@ -55,15 +56,22 @@ def report_command(
         names = [store.study(study)["name"]] if study is not None else store.study_names()
         if not names:
             raise InputError("STORE", f"{where} holds no study yet")
-        tables = [table for name in names for table in tables_of(store, name, tidy=form == "csv")]
-        _print(tables, form, out)
+        paged = not no_page and (page is not None or (form == "text" and out is None))
+        if not paged and figures is None:
+            _print([table for name in names for table in tables_of(store, name, tidy=form == "csv")], form, out)
+            return
+        from crosswind.reports.gather import gather
+
+        # What is read for the page serves the tables too: reading is most of the time that a large store takes.
+        records = [gather(store, name) for name in names]
+        _print([table for record in records for table in _record_tables(record, tidy=form == "csv")], form, out)
         if figures is not None:
-            _draw(store, names, figures)
-        if not no_page and (page is not None or (form == "text" and out is None)):
-            typer.echo(make_page(store, names, page), err=True)
+            _draw(records, figures)
+        if paged:
+            typer.echo(make_page(store, records, page), err=True)
 
 
-def make_page(store: Store, studies: Sequence[str], path: Path | None = None) -> str:
+def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = None) -> str:
     """Write the page of `studies` to `path`, or beside the store, and say where it is.
 
     The default place may be read-only; then the sentence says what to do, since whoever asked for tables has them. Raises
@@ -77,7 +85,7 @@ def make_page(store: Store, studies: Sequence[str], path: Path | None = None) ->
     except StoreError:
         return "No page was written: the store has no folder here; name a file with --page FILE."
     try:
-        write_page(store, studies, place)
+        write_page(studies, store.name, place)
     except OSError as error:
         if path is not None:
             raise InputError("--page", f"cannot write {path}: {error.strerror or error}") from None
@@ -85,14 +93,21 @@ def make_page(store: Store, studies: Sequence[str], path: Path | None = None) ->
     return f"The page is {place}"
 
 
-def _draw(store: Store, studies: Sequence[str], folder: Path) -> None:
+def _record_tables(record: StudyRecord, tidy: bool) -> list[Table]:
+    from crosswind.reports.tables import number_table, result_tables
+
+    if tidy:
+        return [number_table(record.found, record.reference, record.rules)]
+    return result_tables(record.found, record.reference, record.rules)
+
+
+def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:
     from crosswind.core.errors import InputError
     from crosswind.reports.drawing import save
-    from crosswind.reports.gather import gather
     from crosswind.reports.page import study_figures
 
     try:
-        for figure in study_figures([gather(store, name) for name in studies]):
+        for figure in study_figures(studies):
             for path in save(figure, folder):
                 typer.echo(f"wrote {path}", err=True)
     except OSError as error:

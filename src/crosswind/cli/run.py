@@ -87,9 +87,12 @@ def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool) -> Sum
 
 
 def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: bool) -> int:
-    from crosswind.cli.report import tables_of
+    from crosswind.cli.report import make_page, tables_of
+    from crosswind.reports.gather import gather
 
     tables = tables_of(store, planned.study.name)
+    # The page is of the whole folder: a second study into it must not hide the first.
+    page = make_page(store, [gather(store, name) for name in store.study_names()])
     if as_json:
         from crosswind.cli.status import status_row
 
@@ -98,6 +101,7 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
         typer.echo("\n\n".join(table.to_text() for table in tables))
         again = f"crosswind report {where} --study {planned.study.name}"
         typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s; results are in {where} ({again})")
+        typer.echo(page)
     return 1 if summary.failed else 0
 
 

@@ -19,11 +19,12 @@ __all__ = [
     "Figure",
     "altair",
     "either",
-    "finished",
+    "filled",
     "named_colour",
     "on_ramp",
     "runtime",
     "save",
+    "template",
     "tip",
     "unique_names",
 ]
@@ -72,8 +73,8 @@ class Figure:
     """One figure: `name` for files, `title`, `caption` (how to read it), `description` (what a reader who cannot see it is told).
 
     `fit` tells the page how the figure takes the width that there is: "step" keeps its own, "grid" widens or narrows `panels`
-    columns, "wrap" breaks `panels` facets into rows, "bars" stretches one panel. `names` is about the width in pixels of the longest
-    name on the left.
+    columns, "wrap" breaks `panels` facets into rows, "bars" stretches one panel. `names` is about the width in pixels of the
+    longest name on the left.
     """
 
     name: str
@@ -167,9 +168,16 @@ def either(test: str, then: float, otherwise: float) -> Any:
     return {"condition": {"test": test, "value": then}, "value": otherwise}
 
 
-def finished(chart: Any) -> dict[str, Any]:
-    """The chart as a specification whose colours are parameters, so that a page can set them for light and for dark."""
+def template(chart: Any, **params: Any) -> dict[str, Any]:
+    """The chart as a specification without data. Named colours become parameters that a page can set; `params` are more."""
     spec = chart.to_dict(validate=False)
     spec.pop("config", None)
-    spec["params"] = [{"name": name, "value": value} for name, value in THEMES["light"]["params"].items()]
+    named = {**THEMES["light"]["params"], **params}
+    spec["params"] = [{"name": name, "value": value} for name, value in named.items()]
     return dict(spec)
+
+
+def filled(spec: Mapping[str, Any], datasets: Mapping[str, list[dict[str, Any]]], **params: Any) -> dict[str, Any]:
+    """The specification with its data, by name, and with values of its parameters."""
+    listed = [{"name": item["name"], "value": params.get(item["name"], item["value"])} for item in spec["params"]]
+    return {**spec, "datasets": dict(datasets), "params": listed}

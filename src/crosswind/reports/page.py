@@ -12,18 +12,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crosswind.reports import figures as draw
 from crosswind.reports import overviews
 from crosswind.reports.drawing import THEMES, Figure, runtime, unique_names
-from crosswind.reports.gather import ShiftDraw, StudyRecord, gather
+from crosswind.reports.gather import ShiftDraw, StudyRecord
 from crosswind.reports.layout import is_numeric, shown
 from crosswind.reports.results import Place
 from crosswind.reports.tables import LEVEL, Table, place_tables, run_table, shown_places
-
-if TYPE_CHECKING:
-    from crosswind.studies.store import Store
 
 __all__ = ["study_figures", "study_page", "write_page"]
 
@@ -50,12 +47,11 @@ class _Section:
     groups: list[_Group]
 
 
-def write_page(store: Store, studies: Sequence[str], path: Path) -> None:
-    """Write the page of `studies` to `path`. Raises `StoreError`, and `OSError` where the file cannot be written."""
+def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
+    """Write the page of `studies`, of the store called `store`, to `path`. Raises `OSError` where it cannot be written."""
     from crosswind.studies.artifacts import write_atomically
 
-    text = study_page([gather(store, name) for name in studies], store.name)
-    write_atomically(path, text.encode("utf-8"))
+    write_atomically(path, study_page(studies, store).encode("utf-8"))
 
 
 def study_figures(studies: Iterable[StudyRecord]) -> list[Figure]:

@@ -94,13 +94,15 @@ def place_tables(found: Results, place: Place, reference: str = "erm") -> dict[s
     return {what: table for what, table in made.items() if table is not None}
 
 
-def number_table(results: Iterable[Mapping[str, Any]], reference: str = "erm", rules: Sequence[str] | None = None) -> Table:
+def number_table(
+    results: Iterable[Mapping[str, Any]] | Results, reference: str = "erm", rules: Sequence[str] | None = None
+) -> Table:
     """Every number in one tidy table: a row a (study, data, shift, size, model, method, set, rule), validation sets included.
 
     mean, sd, low, high are of the accuracy over `n` seeds; diff is paired with `reference`; the other scores are means over seeds;
     `rows` is the size of the set, `ties` the largest number of equally good steps of any seed.
     """
-    found = arrange(results)
+    found = results if isinstance(results, Results) else arrange(results)
     rows = []
     for place in found.places:
         if rules is None or place.rule in rules:

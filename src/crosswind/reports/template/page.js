@@ -12,7 +12,7 @@
   function shown(name, room) {
     const theme = themes[dark.matches ? "dark" : "light"];
     const spec = structuredClone(figures[name].spec);
-    for (const parameter of spec.params) parameter.value = theme.params[parameter.name];
+    for (const parameter of spec.params) parameter.value = theme.params[parameter.name] ?? parameter.value;
     const { fit, panels, names } = figures[name];
     if (fit === "wrap") {
       // As many panels side by side as there is room for, spread evenly over the rows that this takes.
