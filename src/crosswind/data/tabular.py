@@ -52,7 +52,8 @@ def read_table(path: str, field: str) -> DataFrame:
             header = [name.strip() for name in rows.columns]
     except polars.exceptions.NoDataError:
         raise DataError(f"{path} is empty") from None
-    except (polars.exceptions.PolarsError, OSError, ValueError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
+        # A panic is how the reader fails on some damaged files; it is no `Exception`.
         raise DataError(f"{path} cannot be read as a {place.suffix[1:].upper()} table: {_first_sentence(error)}") from None
     if len(header) == 1 and header[0] and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
         raise DataError(f"{path} separates its cells by {mark!r}, and a CSV table needs commas")
