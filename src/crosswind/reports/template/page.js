@@ -36,7 +36,10 @@
     try {
       views.get(place)?.finalize();
       const options = { mode: "vega-lite", actions: false, renderer: "svg", config, tooltip: { theme: dark.matches ? "dark" : "light" } };
-      const result = await vegaEmbed(place, spec, options);
+      // Vega names the role of the element that it draws into; the words of the figure stand on the one around it.
+      const inside = document.createElement("div");
+      place.replaceChildren(inside);
+      const result = await vegaEmbed(inside, spec, options);
       views.set(place, result.view);
       place.classList.add("drawn");
       // What is wider than its place scrolls inside it, which the keyboard must reach too.
