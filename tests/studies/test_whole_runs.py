@@ -18,6 +18,7 @@ import pytest
 from tests.drills import LONG, SLOW
 
 from crosswind.core import registry
+from crosswind.core.errors import InputError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
@@ -76,6 +77,16 @@ def test_the_plan_is_the_product_of_its_axes() -> None:
     assert len(plan.runs) == 2 * 2 * 2 * (1 + 2)  # shifts x noise x seeds x points
     assert len({run.key for run in plan.runs}) == len(plan.runs)
     assert [run.key for run in planned().runs] == [run.key for run in plan.runs]
+
+
+def test_a_method_may_be_run_under_some_shifts_only() -> None:
+    plan = planned(methods={"erm": {}, "groupdro": {"shifts": ["SC"]}}, label_noise=0.0)
+    found = {(run.labels["method"], run.labels["shift"]) for run in plan.runs}
+    assert found == {("erm", "none"), ("erm", "SC"), ("groupdro", "SC")}
+    assert {run.key for run in plan.runs} <= {run.key for run in planned(methods={"erm": {}, "groupdro": {}}, label_noise=0.0).runs}
+    for wrong in ({"shifts": ["CS"]}, {"shifts": []}, {"shifts": "SC"}):
+        with pytest.raises(InputError, match=r"methods.groupdro.shifts.*SC"):
+            planned(methods={"erm": {}, "groupdro": wrong})
 
 
 def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
@@ -163,7 +174,6 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
 
 
 def test_a_switch_beyond_the_last_step_is_refused_by_the_plan() -> None:
-    from crosswind.core.errors import InputError
     from crosswind.methods.base import Method
 
     @registry.register("switches-late", kind="method")

@@ -19,7 +19,7 @@ from crosswind.training.settings import TrainingSettings
 
 __all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_grid"]
 
-RESERVED = ("method", "training", "sampler", "groups", "environments")
+RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts")
 SAMPLERS = ("uniform", "reweight", "balanced")
 
 
@@ -49,6 +49,11 @@ class MethodEntry:
     facts: Facts
     points: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]  # (point label, method knobs, training settings)
     overrides: Mapping[str, Any]
+    shifts: tuple[str, ...] | None = None  # the shifts it is run under; None is all
+
+    def under(self, shift: str) -> bool:
+        """Whether it is run under a shift."""
+        return self.shifts is None or shift in self.shifts
 
 
 def points_of(study: Study) -> Iterator[Point]:
@@ -137,6 +142,7 @@ def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict
         known = facts("methods", name, path if name is label else f"{path}.method")
         overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
         _check_overrides(overrides, path)
+        shifts = _shifts_of(overrides.pop("shifts", None), study, f"{path}.shifts")
         grid = training
         if "training" in overrides:
             own = overrides.pop("training")
@@ -148,8 +154,19 @@ def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict
             (", ".join(part for part in (first, second) if part), values, train)
             for (first, values), (second, train) in itertools.product(knobs, grid)
         )
-        out[label] = MethodEntry(label, known, points, overrides)
+        out[label] = MethodEntry(label, known, points, overrides, shifts)
     return out
+
+
+def _shifts_of(value: Any, study: Study, path: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not value:
+        raise InputError(path, f"must be a list of shifts of this study, not {shown(value)}", study.shifts)
+    for name in value:
+        if name not in study.shifts:
+            raise unknown(path, "shift", name, study.shifts)
+    return tuple(value)
 
 
 def _check_overrides(overrides: Mapping[str, Any], path: str) -> None:

@@ -6,7 +6,6 @@ attributes and values that the data does not have, shifts that empty the trainin
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, NeedsError, unknown
-from crosswind.core.knobs import resolve
-from crosswind.core.registry import facts
-from crosswind.core.types import PlannedRun, digest
+from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
-from crosswind.studies.build import PATH_KNOBS, build_dataset, build_split_plan, data_values, law_parts, shift_parts
+from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.counting import DrawCounts, matching_of
+from crosswind.studies.expand import check_distinct, runs_of, without_paths
 from crosswind.studies.spec import DataSpec, SetSpec, Study
 from crosswind.training.selection import RULES
-from crosswind.training.settings import TrainingSettings, base_settings, check_switches
+from crosswind.training.settings import TrainingSettings, check_switches
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
 
@@ -96,7 +94,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     for name, spec in study.data.items():
         _check_data(datasets[name], spec, f"data.{name}")
     fingerprints = {name: dataset.fingerprint for name, dataset in datasets.items()}
-    keyed = {name: {**_without_paths(value), "fingerprint": fingerprints[name]} for name, value in values.items()}
+    keyed = {name: {**without_paths(value), "fingerprint": fingerprints[name]} for name, value in values.items()}
 
     draws: list[DrawReport] = []
     runs: list[PlannedRun] = []
@@ -121,8 +119,9 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
-        own = {label: _overrides_of(method, data) for label, method in methods.items()}
-        for method in methods.values():
+        here = {label: method for label, method in methods.items() if method.under(point.shift)}
+        own = {label: _overrides_of(method, data) for label, method in here.items()}
+        for method in here.values():
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
             _check_needs(method, {**split, **own[method.label]}, counts, point.title)
@@ -137,8 +136,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             "threads": 1,
         }
         common_key = {**common, "data": {name: keyed[name] for name in used}}
-        runs += _runs(study, point, common, common_key, models, methods, own)
-    _distinct(runs)
+        runs += runs_of(study, point, common, common_key, models, here, own)
+    check_distinct(runs)
     told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
     return Plan(study, tuple(runs), tuple(draws), tuple(told))
 
@@ -336,93 +335,9 @@ def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -
     return [f"{method.label} aligns environments, but {tied}"]
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------------
-
-
-def _runs(
-    study: Study,
-    point: Point,
-    common: Mapping[str, Any],
-    common_key: Mapping[str, Any],
-    models: Mapping[str, dict[str, Any]],
-    methods: Mapping[str, MethodEntry],
-    own: Mapping[str, Mapping[str, Any]],
-) -> Iterator[PlannedRun]:
-    """The runs of one point. A run that others start from comes before them, once."""
-
-    def head_of(overrides: Mapping[str, Any], keep: str) -> tuple[dict[str, Any], str]:
-        # What the runs of one point share is hashed once: planning 10,000 runs stays well under two seconds.
-        split = {**common["split"], **overrides}
-        return {**common, "split": split, "keep": keep}, digest({**common_key, "split": split, "keep": keep})
-
-    heads = {label: head_of(own[label], study.keep) for label in methods}
-    base_head = head_of({}, "all" if study.keep == "all" else "selected")
-    place = {"data": point.data, "shift": point.shift, "size": point.size}
-    told: set[str] = set()
-    for seed, (model_label, model), method in itertools.product(study.seed_list, models.items(), methods.values()):
-        for point_label, knobs, training in method.points:
-            labels = {**place, "model": model_label, "method": method.label, "point": point_label, "seed": seed}
-            needed = []
-            if method.facts.needs is not None and method.facts.needs.base is not None:
-                base = _base_run(method, knobs, training, base_head, model, {**labels, "point": ""})
-                needed = [base.key]
-                if base.key not in told:
-                    told.add(base.key)
-                    yield base
-            named = {"name": method.facts.name, "version": method.facts.version, "knobs": knobs}
-            yield _planned(
-                heads[method.label], {"method": named, "model": model, "training": training, "seed": seed}, labels, needed
-            )
-
-
-def _base_run(
-    method: MethodEntry,
-    knobs: Mapping[str, Any],
-    training: Mapping[str, Any],
-    head: tuple[dict[str, Any], str],
-    model: Mapping[str, Any],
-    labels: Mapping[str, Any],
-) -> PlannedRun:
-    needs = method.facts.needs
-    assert needs is not None and needs.base is not None
-    known = facts("methods", needs.base.method)
-    settings = base_settings(TrainingSettings(**training), needs, knobs, f"methods.{method.label}")
-    defaults = resolve(known.knobs, {}, "", f"method {known.name!r}")
-    named = {"name": known.name, "version": known.version, "knobs": defaults}
-    tail = {"method": named, "model": model, "training": dict(vars(settings)), "seed": labels["seed"]}
-    return _planned(head, tail, {**labels, "method": f"{known.name} (base)", "role": "base"}, [])
-
-
-def _planned(
-    head: tuple[dict[str, Any], str], tail: Mapping[str, Any], labels: Mapping[str, Any], needs: Sequence[str]
-) -> PlannedRun:
-    # What a run starts from decides its numbers as much as its own settings do.
-    told = {"head": head[1], **tail} if not needs else {"head": head[1], **tail, "needs": list(needs)}
-    return PlannedRun(digest(told), {**head[0], **tail}, labels, tuple(needs))
-
-
 def _check_lengths(method: MethodEntry, rows: int, title: str) -> None:
     """Refuse a switch that no step reaches: the method would silently be another one."""
     if method.facts.needs is not None:
         for _, knobs, training in method.points:
             longest = TrainingSettings(**training).longest(rows)
             check_switches(method.facts.needs, knobs, longest, f"methods.{method.label} ({title})")
-
-
-def _distinct(runs: list[PlannedRun]) -> None:
-    seen: dict[str, PlannedRun] = {}
-    for run in runs:
-        other = seen.setdefault(run.key, run)
-        if other is not run:
-            first, second = (
-                f"{item.labels['data']}/{item.labels['shift']}/{item.labels['size']}/{item.labels['method']}"
-                for item in (other, run)
-            )
-            if (other.labels["data"], other.labels["method"]) == (run.labels["data"], run.labels["method"]):
-                continue  # two shifts or sizes that draw alike: one run serves both rows of the table
-            raise InputError("methods", f"{first} and {second} describe the same run; remove one")
-
-
-def _without_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    options = {name: value for name, value in values["options"].items() if name not in PATH_KNOBS}
-    return {**values, "options": options}
