@@ -65,7 +65,7 @@ def _check_devices(planned: Plan) -> None:
     """Refuse a device that is not here before anything is written; without one in the study, torch is not even imported."""
     asked = {run.spec["training"]["device"] for run in planned.runs} - {"cpu"}
     if asked:
-        from crosswind.training.loop import check_device
+        from crosswind.training.device import check_device
 
         for device in sorted(asked):
             check_device(device)

@@ -7,10 +7,8 @@ alone. The training loss is read at validations only; between them nothing waits
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from crosswind.core.errors import DataError, InputError, RunError
+from crosswind.core.errors import DataError, RunError
 from crosswind.core.registry import load as load_class
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import Predictions
@@ -26,6 +24,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
+from crosswind.training.device import check_device, reproducible
 from crosswind.training.identity import identity, info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory, peak_memory
@@ -93,7 +92,7 @@ def fit(
     _check_places(split, images, settings)
     _check_adapts(method, split, images)
     keep_freed_memory()
-    with _reproducible(settings):
+    with reproducible(settings):
         if method.needs.base is not None and base is None:
             base = _train_base(method, split, images, model, settings, seed, checkpoint, progress)
         run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base)
@@ -372,39 +371,11 @@ def _check_places(split: Split, images: Mapping[str, AttributedDataset], setting
     check_device(settings.device)
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that is not here: an `InputError` on `training.device`."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
-        raise InputError("training.device", f"torch finds no device {device!r} here") from None
-
-
 def _check_adapts(method: Method, split: Split, images: Mapping[str, AttributedDataset]) -> None:
     knob = method.needs.adapts
     if knob and getattr(method, knob) is not None:
         for rows in split.evaluation.values():
             images[rows.source].attribute(getattr(method, knob), f"method.{knob}")
-
-
-@contextmanager
-def _reproducible(settings: TrainingSettings) -> Iterator[None]:
-    cuda = torch.device(settings.device).type == "cuda"
-    if cuda:
-        # Without it cuBLAS may choose another algorithm at each call; it is read when the first handle is made.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True, warn_only=cuda)  # some operations have no deterministic form on CUDA
-    # It would write NaN into every new tensor, at a price.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    generator = torch.default_generator.get_state()
-    try:
-        yield
-    finally:
-        torch.default_generator.set_state(generator)
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
 
 
 def _finite(value: float) -> float | None:

@@ -1,0 +1,43 @@
+"""The device a run is trained on: whether it is here, and how it is made to repeat its numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from crosswind.core.errors import InputError
+from crosswind.training.settings import TrainingSettings
+
+__all__ = ["check_device", "reproducible"]
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not here: an `InputError` on `training.device`."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
+        raise InputError("training.device", f"torch finds no device {device!r} here") from None
+
+
+@contextmanager
+def reproducible(settings: TrainingSettings) -> Iterator[None]:
+    """Deterministic algorithms while it lasts, and torch's generator as it was afterwards."""
+    cuda = torch.device(settings.device).type == "cuda"
+    if cuda:
+        # Without it cuBLAS may choose another algorithm at each call; it is read when the first handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True, warn_only=cuda)  # some operations have no deterministic form on CUDA
+    # It would write NaN into every new tensor, at a price.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    generator = torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(generator)
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
