@@ -134,7 +134,7 @@ def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
 
     resolved = store.study(study)["resolved"]
     # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
-    results = [row for row in store.results(study) if row.get("role") != "base"]
+    results = [row for row in store.results(study, groups=False) if row.get("role") != "base"]
     try:
         # What a planned study always has; a store may have been edited or damaged.
         reference, selection = str(resolved["reference"]), [str(rule) for rule in resolved["selection"]]

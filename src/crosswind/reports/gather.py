@@ -6,9 +6,11 @@ runs has few draws, and a page does not grow with the number of its runs.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,11 +92,28 @@ class StudyRecord:
 
 def gather(store: Store, study: str) -> StudyRecord:
     """Read one study. Raises `StoreError`; files of runs that are gone or damaged only leave their draw out."""
+    with _no_collection():
+        return _gather(store, study)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    # Hundreds of thousands of values that all stay: looking for garbage among them again and again takes as long as reading them.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _gather(store: Store, study: str) -> StudyRecord:
     entry = store.study(study)
     runs = store.runs(study)
     # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
     base = {run["key"] for run in runs if run["labels"].get("role") == "base"}
-    results = [row for row in store.results(study) if row["key"] not in base]
+    results = [row for row in store.results(study, groups=False) if row["key"] not in base]
     draws, left_out = _draws(store, entry["resolved"], [run for run in runs if run["key"] not in base])
     return StudyRecord(
         study, entry["given"], entry["resolved"], entry["created"], arrange(results), runs, draws, left_out, store.versions(study)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crosswind.reports import figures as draw
 from crosswind.reports import overviews
@@ -21,6 +21,9 @@ from crosswind.reports.gather import ShiftDraw, StudyRecord
 from crosswind.reports.layout import is_numeric, shown
 from crosswind.reports.results import Place
 from crosswind.reports.tables import LEVEL, Table, place_tables, run_table, shown_places
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["study_figures", "study_page", "write_page"]
 
@@ -147,12 +150,28 @@ def _plain(figure: Figure) -> dict[str, str]:
 
 
 def _table_entry(table: Table) -> dict[str, Any]:
+    return {"name": table.name, "title": table.title, "notes": table.notes, "body": _table_body(table)}
+
+
+def _table_body(table: Table) -> Markup:
+    # Made here and not in the template: of a large study these are hundreds of thousands of cells.
+    from markupsafe import Markup, escape
+
     cells = [[shown(cell) for cell in row] for row in table.rows]
     right = [is_numeric([row[i] for row in cells]) for i in range(len(table.columns))]
-    # Cells are padded in text so that means stand under means; on the page digits are of one width, so that serves here too.
-    rows = [[cell if right[i] else cell.strip() for i, cell in enumerate(row)] for row in cells]
-    parts = {name: getattr(table, name) for name in ("name", "title", "columns", "notes")}
-    return {**parts, "heads": table.keys, "rows": rows, "right": right}
+    marks = ["" if numeric else ' class="t"' for numeric in right]
+    heads = "".join(f'<th scope="col"{mark}>{escape(name)}</th>' for mark, name in zip(marks, table.columns, strict=True))
+    starts = [f'<th scope="row"{mark}>' if i < table.keys else f"<td{mark}>" for i, mark in enumerate(marks)]
+    ends = ["</th>" if i < table.keys else "</td>" for i in range(len(marks))]
+    lines = []
+    for row in cells:
+        # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
+        parts = [
+            f"{start}{escape(cell if numeric else cell.strip())}{end}"
+            for start, cell, numeric, end in zip(starts, row, right, ends, strict=True)
+        ]
+        lines.append(f"<tr>{''.join(parts)}</tr>")
+    return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(Markup(heads), Markup("\n".join(lines)))
 
 
 def _tiles(study: StudyRecord) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
 # What reports do arithmetic with.
 NUMBERS = ("n", "accuracy", "unparsed", "balanced_accuracy", "worst_group", "nll", "ece", "non_finite", "ties", "selected_step")
+_PLAIN = frozenset({int, float, type(None)})
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -184,23 +185,31 @@ class Store:
             kinds: dict[str, Any] = {"labels": dict, "cost": (dict, type(None)), "warnings": (list, type(None))}
             entry = {**row._mapping, **{name: self._value(row._mapping[name], kind) for name, kind in kinds.items()}}
             self._status(row.status)
-            self._numbers({name: entry[name] for name in ("attempts", "seconds", "started", "finished")})
+            self._numbers(entry, ("attempts", "seconds", "started", "finished"))
             if row.status == "running" and row.driver not in live:
                 entry["status"] = "pending"
             out.append(entry)
         return out
 
-    def results(self, study: str, unscored: bool = True) -> list[dict[str, Any]]:
+    def results(self, study: str, unscored: bool = True, groups: bool = True) -> list[dict[str, Any]]:
         """One entry for each run, selection rule and set, in the order of the plan: the study's name, the labels of the run, `key`,
         `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
 
         A run without scores (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`.
+        Without `groups`, `metrics` lack the scores of single groups, which are most of what a large study takes to hold.
         """
         from crosswind.studies.database import scores, study_runs
 
+        def metrics(sa: Any) -> Any:
+            if groups or self._engine.dialect.name != "sqlite":
+                return scores.c.metrics
+            # SQLite cuts them out many times faster than they are read here; text that it cannot read (NaN) is read whole.
+            cut = sa.func.json_remove(scores.c.metrics, "$.groups")
+            return sa.case((sa.func.json_valid(scores.c.metrics) == 1, cut), else_=scores.c.metrics).label("metrics")
+
         scored = self._rows(
             lambda sa: (
-                sa.select(scores.c.key, scores.c.rule, scores.c.set, scores.c.metrics)
+                sa.select(scores.c.key, scores.c.rule, scores.c.set, metrics(sa))
                 .where(scores.c.key.in_(sa.select(study_runs.c.key).where(study_runs.c.study == study)))
                 .order_by(scores.c.key, scores.c.position)
             )
@@ -213,7 +222,7 @@ class Store:
             told = {name: run[name] for name in ("key", "status", "reason", "seconds", "attempts")}
             common = {"study": study, **run["labels"], **told}
             for row in found.get(run["key"], []):
-                out.append({**common, "rule": row.rule, "set": row.set, "metrics": self._metrics(row.metrics)})
+                out.append({**common, "rule": row.rule, "set": row.set, "metrics": self._metrics(row.metrics, groups)})
             if unscored and run["key"] not in found:
                 out.append({**common, "rule": None, "set": None, "metrics": {}})
         return out
@@ -301,20 +310,23 @@ class Store:
             raise StoreError(f"{self.name} is damaged: an entry is not what it should be, but {shown(out)}")
         return out
 
-    def _metrics(self, value: str | None) -> dict[str, Any]:
+    def _metrics(self, value: str | None, keep_groups: bool) -> dict[str, Any]:
         """Metrics of which those that reports do arithmetic with are numbers."""
         out = self._value(value, dict)
-        self._numbers({name: item for name, item in out.items() if name in NUMBERS})
+        self._numbers(out, NUMBERS)
         groups = out.get("groups", {})
         if not isinstance(groups, dict) or not all(isinstance(item, dict) for item in groups.values()):
             raise StoreError(f"{self.name} is damaged: the groups of a result are {shown(groups)}")
         for item in groups.values():
-            self._numbers({name: value for name, value in item.items() if name in NUMBERS})
+            self._numbers(item, NUMBERS)
+        if not keep_groups:
+            out.pop("groups", None)
         return out
 
-    def _numbers(self, values: Mapping[str, Any]) -> None:
+    def _numbers(self, values: Mapping[str, Any], names: Sequence[str]) -> None:
         for name, value in values.items():
-            if value is not None and not isinstance(value, int | float):
+            # The type first: a large store has millions of values, and nearly all of them are plain numbers.
+            if type(value) not in _PLAIN and name in names and not isinstance(value, int | float):
                 raise StoreError(f"{self.name} is damaged: {name} is not a number, but {shown(value)}")
 
     def _status(self, status: Any) -> str:
