@@ -41,6 +41,7 @@ def test_plug_ins_are_found_in_modules_packages_and_folders_without_init(tmp_pat
     assert {"m0", "m1", "m2", "m9"} <= found and "m3" not in found  # an entry point names one module, not its package
 
 
+@pytest.mark.slow
 def test_a_method_of_another_package_is_listed_run_by_workers_and_reported(tmp_path: Path) -> None:
     # Its package prints when it is imported: what lists and plans must not import it.
     path = install(tmp_path / "site", {"acme/__init__.py": "print('imported')", "acme/smooth.py": METHOD}, {"acme": "acme.smooth"})

@@ -211,7 +211,7 @@ def _workers_of(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)])
+@pytest.mark.parametrize("rounds", [pytest.param(2 * SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc, which this system has not")
 def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
     """Rounds of kill -9 on the main process or a worker at random moments of one study, then to the end.
