@@ -24,6 +24,8 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium
 REASON = "the loss <script>window.broken = true</script> is not defined & the run ended"
 FIGURES = 12  # five shifts and the test rows; change, seeds, worst groups; ranks; selection rules; cost
 
+pytestmark = pytest.mark.slow  # a browser, and a study to look at
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: Any) -> Path:
