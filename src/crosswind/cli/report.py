@@ -94,11 +94,9 @@ def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = 
 
 
 def _record_tables(record: StudyRecord, tidy: bool) -> list[Table]:
-    from crosswind.reports.tables import number_table, result_tables
+    from crosswind.reports.tables import number_table
 
-    if tidy:
-        return [number_table(record.found, record.reference, record.rules)]
-    return result_tables(record.found, record.reference, record.rules)
+    return [number_table(record.found, record.reference, record.rules)] if tidy else record.text_tables()
 
 
 def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:

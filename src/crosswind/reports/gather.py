@@ -12,16 +12,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.reports.results import Results, arrange
+from crosswind.reports.results import Place, Results, arrange
+from crosswind.reports.tables import Table, place_tables, run_table, shown_places
 from crosswind.studies.artifacts import artifact_folder
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
 
-__all__ = ["CellCount", "SetDraw", "ShiftDraw", "StudyRecord", "gather"]
+__all__ = ["CellCount", "SetDraw", "ShiftDraw", "StudyRecord", "gather", "no_collection"]
 
 MAX_DRAWS = 200
 """Draws that are shown; more of them nobody reads, and the page would grow."""
@@ -89,15 +91,25 @@ class StudyRecord:
         """The selection rules that the study asked for."""
         return [str(rule) for rule in self.resolved["selection"]]
 
+    @cached_property
+    def tables(self) -> dict[Place, dict[str, Table]]:
+        """The tables of every place that is shown, by what they are about; made once, for the text and for the page."""
+        return {place: place_tables(self.found, place, self.reference) for place in shown_places(self.found, self.rules)}
+
+    def text_tables(self) -> list[Table]:
+        """The tables that are printed: those of the places, and the state of the runs."""
+        return [*(table for tables in self.tables.values() for table in tables.values()), run_table(self.found)]
+
 
 def gather(store: Store, study: str) -> StudyRecord:
     """Read one study. Raises `StoreError`; files of runs that are gone or damaged only leave their draw out."""
-    with _no_collection():
+    with no_collection():
         return _gather(store, study)
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
+    """Collect no garbage inside."""
     # Hundreds of thousands of values that all stay: looking for garbage among them again and again takes as long as reading them.
     enabled = gc.isenabled()
     gc.disable()
@@ -113,7 +125,7 @@ def _gather(store: Store, study: str) -> StudyRecord:
     runs = store.runs(study)
     # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
     base = {run["key"] for run in runs if run["labels"].get("role") == "base"}
-    results = [row for row in store.results(study, groups=False) if row["key"] not in base]
+    results = [row for row in store.results(study, groups=False, runs=runs) if row["key"] not in base]
     draws, left_out = _draws(store, entry["resolved"], [run for run in runs if run["key"] not in base])
     return StudyRecord(
         study, entry["given"], entry["resolved"], entry["created"], arrange(results), runs, draws, left_out, store.versions(study)

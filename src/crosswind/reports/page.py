@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from crosswind.reports import figures as draw
 from crosswind.reports import overviews
 from crosswind.reports.drawing import THEMES, Figure, runtime, unique_names
-from crosswind.reports.gather import ShiftDraw, StudyRecord
+from crosswind.reports.gather import ShiftDraw, StudyRecord, no_collection
 from crosswind.reports.layout import is_numeric, shown
 from crosswind.reports.results import Place
-from crosswind.reports.tables import LEVEL, Table, place_tables, run_table, shown_places
+from crosswind.reports.tables import LEVEL, Table, run_table
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -54,7 +54,9 @@ def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
     """Write the page of `studies`, of the store called `store`, to `path`. Raises `OSError` where it cannot be written."""
     from crosswind.studies.artifacts import write_atomically
 
-    write_atomically(path, study_page(studies, store).encode("utf-8"))
+    with no_collection():
+        text = study_page(studies, store)
+    write_atomically(path, text.encode("utf-8"))
 
 
 def study_figures(studies: Iterable[StudyRecord]) -> list[Figure]:
@@ -201,7 +203,7 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
 
 def _remarks(study: StudyRecord) -> list[str]:
     compared = marked = 0
-    for place in shown_places(study.found, study.rules):
+    for place in list(study.tables):
         for (shift, method), entry in study.found.at(place).items():
             base = study.found.at(place).get((shift, study.reference))
             difference = entry.difference(base, "accuracy", LEVEL) if base is not None and method != study.reference else None
@@ -225,7 +227,7 @@ def _remarks(study: StudyRecord) -> list[str]:
 
 
 def _sections(study: StudyRecord) -> list[_Section]:
-    places = shown_places(study.found, study.rules)
+    places = list(study.tables)
     made = [_shifts(study), _results(study, places), _ranks(study, places), _rules(study, places), _cost(study), _runs(study)]
     return [*(section for section in made if section is not None and section.groups), _specification(study)]
 
@@ -267,7 +269,7 @@ def _shifts(study: StudyRecord) -> _Section | None:
 def _results(study: StudyRecord, places: Sequence[Place]) -> _Section | None:
     groups: list[_Group] = []
     for place in places:
-        tables = place_tables(study.found, place, study.reference)
+        tables = study.tables[place]
         group = _Group(_heading(place), open=len(groups) < _OPEN_PLACES)
         change = draw.change_map(study.found, place, study.reference)
         if change is not None:

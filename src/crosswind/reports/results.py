@@ -60,6 +60,7 @@ class Entry:
     partial: list[int] = field(default_factory=list)
     undecided: list[int] = field(default_factory=list)
     diverged: list[int] = field(default_factory=list)
+    summaries: dict[tuple[str, float, int], Summary | None] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, metric: str) -> dict[int, float]:
         """One metric by seed, without the seeds that do not have it."""
@@ -67,8 +68,12 @@ class Entry:
 
     def summary(self, metric: str, level: float = 0.95) -> Summary | None:
         """Mean and interval over seeds, or None where no seed has the metric."""
-        values = list(self.values(metric).values())
-        return summary(values, level) if values else None
+        # Tables, figures and notes all ask for it; an entry does not change once results are in order.
+        key = (metric, level, len(self.metrics))
+        if key not in self.summaries:
+            values = list(self.values(metric).values())
+            self.summaries[key] = summary(values, level) if values else None
+        return self.summaries[key]
 
     def difference(self, reference: Entry, metric: str, level: float = 0.95) -> Difference | None:
         """Difference to the reference, paired by seed; None where they share no seed."""

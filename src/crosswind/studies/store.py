@@ -191,12 +191,15 @@ class Store:
             out.append(entry)
         return out
 
-    def results(self, study: str, unscored: bool = True, groups: bool = True) -> list[dict[str, Any]]:
+    def results(
+        self, study: str, unscored: bool = True, groups: bool = True, runs: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[dict[str, Any]]:
         """One entry for each run, selection rule and set, in the order of the plan: the study's name, the labels of the run, `key`,
         `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
 
         A run without scores (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`.
         Without `groups`, `metrics` lack the scores of single groups, which are most of what a large study takes to hold.
+        `runs`: what `runs` gave for the study, for whoever has it already.
         """
         from crosswind.studies.database import scores, study_runs
 
@@ -218,7 +221,7 @@ class Store:
         for row in scored:
             found.setdefault(row.key, []).append(row)
         out = []
-        for run in self.runs(study):
+        for run in self.runs(study) if runs is None else runs:
             told = {name: run[name] for name in ("key", "status", "reason", "seconds", "attempts")}
             common = {"study": study, **run["labels"], **told}
             for row in found.get(run["key"], []):
