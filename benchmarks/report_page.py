@@ -128,23 +128,19 @@ def hash_of(text: str) -> int:
     return sum(ord(letter) * (place + 1) for place, letter in enumerate(text))
 
 
-def opened(page: Path, browser: str) -> dict[str, float]:
-    """Seconds until the page is loaded, until its first figure is drawn, and until all that are open are."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        window = chromium.new_page(viewport={"width": 1280, "height": 900})
-        window.goto("about:blank")
-        started = time.perf_counter()
-        window.goto(page.resolve().as_uri())
-        loaded = time.perf_counter() - started
-        window.wait_for_selector(".drawn", timeout=60_000)
-        first = time.perf_counter() - started
-        window.wait_for_function("document.documentElement.dataset.drawing === 'no'", timeout=120_000)
-        every = time.perf_counter() - started
-        drawn = window.locator(".drawn").count()
-        chromium.close()
+def opened(page: Path, chromium: Any) -> dict[str, float]:
+    """Seconds until the page is loaded in the browser, until its first figure is drawn, and until all that are open are."""
+    window = chromium.new_page(viewport={"width": 1280, "height": 900})
+    window.goto("about:blank")
+    started = time.perf_counter()
+    window.goto(page.resolve().as_uri())
+    loaded = time.perf_counter() - started
+    window.wait_for_selector(".drawn", timeout=60_000)
+    first = time.perf_counter() - started
+    window.wait_for_function("document.documentElement.dataset.drawing === 'no'", timeout=120_000)
+    every = time.perf_counter() - started
+    drawn = window.locator(".drawn").count()
+    window.close()
     return {"loaded": loaded, "first figure": first, f"{drawn} open figures": every}
 
 
@@ -163,8 +159,13 @@ def main() -> None:
             print(f"{words}: {time.perf_counter() - started:.1f} s")
         page = folder / "report.html"
         print(f"page: {page.stat().st_size / 1e6:.2f} MB")
-        for words, seconds in opened(page, given.browser).items():
-            print(f"{words}: {seconds:.2f} s after opening")
+        from playwright.sync_api import sync_playwright
+
+        with sync_playwright() as play:
+            chromium = play.chromium.launch(executable_path=given.browser, args=["--no-sandbox", "--disable-gpu"])
+            for words, seconds in opened(page, chromium).items():
+                print(f"{words}: {seconds:.2f} s after opening")
+            chromium.close()
 
 
 if __name__ == "__main__":
