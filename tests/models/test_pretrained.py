@@ -13,10 +13,11 @@ from safetensors.torch import save_file
 from tests.training.world import DATA, split
 
 from crosswind.core.errors import InputError
+from crosswind.core.types import file_hash
 from crosswind.methods.erm import ERM
 from crosswind.models import pretrained
 from crosswind.models.build import build_model
-from crosswind.models.pretrained import Normalise, file_hash, torchvision_weights
+from crosswind.models.pretrained import Normalise, torchvision_weights
 from crosswind.training.loop import fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 

@@ -257,3 +257,23 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
         assert numbers(store) == numbers(other)
         assert store.counts("whole")["finished"] == 2 * 2 * seeds * 3
     assert artifacts(rough) == artifacts(calm)
+
+
+def test_a_file_of_weights_is_in_the_key_by_its_bytes_and_not_by_its_place(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    def keys(folder: Path, **knobs: Any) -> list[str]:
+        models = {"pretrained": {"model": "resnet18", "weights": "w.safetensors", **knobs}}
+        study = study_from({**STUDY, "methods": ["erm"], "models": models}, name="whole")
+        return [run.key for run in make_plan(study, folder).runs]
+
+    for name, value in (("a", 0.0), ("b", 0.0), ("c", 1.0)):
+        (tmp_path / name).mkdir()
+        save_file({"fc.bias": torch.full((10,), value)}, str(tmp_path / name / "w.safetensors"))
+    assert keys(tmp_path / "a") == keys(tmp_path / "b")
+    assert not set(keys(tmp_path / "a")) & set(keys(tmp_path / "c"))
+    with pytest.raises(InputError, match=r"models.pretrained.weights: cannot read the file 'w.safetensors'"):
+        keys(tmp_path)
+    with pytest.raises(InputError, match=r"models.pretrained.weights_sha256"):
+        keys(tmp_path / "a", weights_sha256="0" * 64)

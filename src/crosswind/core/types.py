@@ -9,12 +9,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PlannedRun", "Predictions", "canonical", "digest", "digest_arrays"]
+__all__ = ["PlannedRun", "Predictions", "canonical", "digest", "digest_arrays", "file_hash"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,12 @@ def digest_arrays(arrays: Mapping[str, NDArray[Any]], length: int = 32) -> str:
         total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
         total.update(array.tobytes() if array.size < 1 else array.reshape(-1).view(np.uint8).data)
     return total.hexdigest()[:length]
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _plain(value: Any) -> Any:

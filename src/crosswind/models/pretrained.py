@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, one_line, unknown
+from crosswind.core.types import file_hash
 from crosswind.models.build import Model
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_SD", "Normalise", "file_hash", "load_weights", "torchvision_weights", "wants_imagenet"]
+__all__ = ["IMAGENET_MEAN", "IMAGENET_SD", "Normalise", "load_weights", "torchvision_weights", "wants_imagenet"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_SD = (0.229, 0.224, 0.225)
@@ -81,12 +81,6 @@ def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
         raise InputError(FIELD, f"{path} is damaged: its sha256 does not begin with {_prefix(file)}; remove it")
     found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     return found
-
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _prefix(file: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
-from crosswind.core.types import canonical
+from crosswind.core.types import canonical, file_hash
 from crosswind.studies.spec import Study
 from crosswind.training.settings import TrainingSettings
 
@@ -108,8 +109,8 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
     return path, entry
 
 
-def models_of(study: Study) -> dict[str, dict[str, Any]]:
-    """Label -> name and resolved knobs of every model."""
+def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Label -> name and resolved knobs of every model; a relative file of weights is looked for in `folder` first."""
     entries = study.models if isinstance(study.models, dict) else dict.fromkeys(study.models, {})
     if not entries:
         raise InputError("models", "must not be empty")
@@ -121,8 +122,25 @@ def models_of(study: Study) -> dict[str, dict[str, Any]]:
         if not isinstance(name, str):
             raise InputError(path, f"must be the name of a model, not {shown(name)}")
         known = facts("models", name, path)
-        out[label] = {"name": name, "knobs": resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")}
+        knobs = resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")
+        out[label] = {"name": name, "knobs": _with_hash(knobs, f"models.{label}", folder)}
     return out
+
+
+def _with_hash(knobs: dict[str, Any], path: str, folder: Path | None) -> dict[str, Any]:
+    """The knobs with the hash of their file of weights, so that another file under the same name is another run."""
+    given = knobs.get("weights")
+    if given is None or not given.endswith(".safetensors"):
+        return knobs
+    beside = None if folder is None else folder / given
+    file = beside if beside is not None and beside.is_file() else Path(given)
+    try:
+        found = file_hash(file)
+    except OSError as error:
+        raise InputError(f"{path}.weights", f"cannot read the file {given!r}: {error.strerror}") from None
+    if knobs["weights_sha256"] not in (None, found):
+        raise InputError(f"{path}.weights_sha256", f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}")
+    return {**knobs, "weights": str(file.resolve()), "weights_sha256": found}
 
 
 def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict[str, MethodEntry]:

@@ -84,7 +84,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
-    models = models_of(study)
+    models = models_of(study, folder)
     methods = methods_of(study, training_grid(study.training))
     check_sampler(study.sampler, "sampler")
     if study.reference not in methods:

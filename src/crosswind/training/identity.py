@@ -68,7 +68,7 @@ def identity(
             "method": method.registered_name,  # type: ignore[attr-defined]
             "version": method.version,
             "knobs": {item.name: getattr(method, item.name) for item in knobs_of(type(method))},
-            "model": [model.name, dict(model.knobs)],
+            "model": model.identity(),
             "settings": told,
             "seed": seed,
             "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),

@@ -24,6 +24,11 @@ class ModelSpec:
     name: str = "resnet18"
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def identity(self) -> dict[str, Any]:
+        """What decides the model, as plain values: a file of weights whose hash is given counts by it, not by where it lies."""
+        known = self.knobs.get("weights_sha256") is not None and str(self.knobs.get("weights")).endswith(".safetensors")
+        return {"name": self.name, "knobs": {**self.knobs, "weights": "file"} if known else dict(self.knobs)}
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
