@@ -209,6 +209,9 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
             raise StoreError(f"{path} is a folder where the store's file should be")
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path.parent, os.W_OK):
+                on_a_disk = os.statvfs(path.parent).f_flag & os.ST_RDONLY
+                raise StoreError(f"{path} cannot be written: {'its disk is read-only here' if on_a_disk else 'no permission'}")
             if not path.exists():
                 _make(path)
             _sweep(path)
@@ -230,10 +233,14 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
 
 
 def _make(path: Path) -> None:
-    """Make the file with its tables under another name first, so that a kill leaves a whole store or none."""
+    """Make the file with its tables under another name first, so that a kill leaves a whole store or none.
+
+    Not in WAL mode: a commit is then in the file itself. From a WAL it gets there at the close, which says nothing when the disk is
+    full, and the name that the store is given is not the one that the WAL belongs to.
+    """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        engine = sa.create_engine("sqlite+pysqlite://", creator=_writing(partial), poolclass=StaticPool)
+        engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(partial, "mode=rwc"), poolclass=StaticPool)
         _begin_by(engine, True)
         prepare(engine, str(path), True)
         engine.dispose()
