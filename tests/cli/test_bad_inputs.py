@@ -183,6 +183,11 @@ CASES = [
     Case("no test set", edited("sets", to={"v": {"role": "validation"}}), ("sets", "'test'")),
     Case("keep of an unknown value", edited("data", "digits", "keep", to={"ink": ["rdd"]}), ("keep.ink", "'rdd'", "red")),
     Case("unknown precision", edited("training", "precision", to="bf15"), ("training.precision", "'bf16'")),
+    Case(
+        "unknown attribute to adapt by",
+        edited("methods", to={"erm": {}, "bn-adapt": {"attribute": "inks"}}),
+        ("methods.bn-adapt.attribute", "'inks'", "'ink'"),
+    ),
     # values out of domain, sets that cannot be
     Case("knob out of its domain", edited("methods", "groupdro", to={"eta": -1}), ("methods.groupdro.eta", "[0, inf)")),
     Case("learning rate zero", edited("training", "lr", to=0), ("training.lr", "(0, inf)")),

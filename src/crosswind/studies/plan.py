@@ -119,7 +119,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
-        here = {label: method for label, method in methods.items() if method.under(point.shift)}
+        here = {label: _adapting(method, data, used) for label, method in methods.items() if method.under(point.shift)}
         own = {label: _overrides_of(method, data) for label, method in here.items()}
         for method in here.values():
             if "sampler" in own[method.label]:
@@ -228,6 +228,22 @@ def _overrides_of(method: MethodEntry, data: DataSpec) -> dict[str, Any]:
         if key in own:
             own[key] = _named_attributes(own[key], data, f"methods.{method.label}.{key}")
     return own
+
+
+def _adapting(method: MethodEntry, data: DataSpec, datasets: Mapping[str, AttributedDataset]) -> MethodEntry:
+    """The method with the attribute that it adapts by in the words of one data set; every set must have that attribute."""
+    knob = "" if method.facts.needs is None else method.facts.needs.adapts
+    if not knob:
+        return method
+    points = []
+    for label, knobs, training in method.points:
+        name = knobs[knob]
+        if name is not None:
+            name = data.slots.get(name, name)
+            for dataset in datasets.values():
+                dataset.attribute(name, f"methods.{method.label}.{knob}")
+        points.append((label, {**knobs, knob: name}, training))
+    return replace(method, points=tuple(points))
 
 
 @contextmanager
