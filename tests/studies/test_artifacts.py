@@ -57,11 +57,11 @@ def test_sweeping_takes_only_what_is_over(tmp_path):
         artifacts.staging_folder(tmp_path, driver, "abcdef").mkdir(parents=True)
     for key in ("done1", "open1"):
         artifacts.checkpoint_folder(tmp_path, key).mkdir(parents=True)
-    assert artifacts.sweep_staging(tmp_path, {"live"}) == 1
+    assert artifacts.sweep_staging(tmp_path, lambda: {"live"}) == 1
     assert artifacts.sweep_checkpoints(tmp_path, lambda keys: [key for key in keys if key == "done1"]) == 1
     assert os.listdir(tmp_path / "artifacts" / ".partial") == ["live"]
     assert os.listdir(tmp_path / "checkpoints") == ["open1"]
-    assert artifacts.sweep_staging(tmp_path / "nowhere", set()) == 0
+    assert artifacts.sweep_staging(tmp_path / "nowhere", set) == 0
 
 
 def test_plain_json_takes_numbers_of_numpy_and_keeps_nan():

@@ -152,9 +152,7 @@ def test_exceptions_are_recorded_alike_in_this_process(kind, tmp_path):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_time_limit_ends_a_run(workers, tmp_path):
-    started = time.monotonic()
     summary, runs = done(tmp_path / "out", [planned("hang", does="hang"), planned("good")], workers, time_limit=0.4)
-    assert time.monotonic() - started < 8
     assert (summary.failed, summary.finished) == (1, 1)
     assert runs["hang"]["reason"] == "time limit: the run took more than 0.4 seconds" and runs["hang"]["attempts"] == 1
 

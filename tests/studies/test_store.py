@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from crosswind.core.errors import StoreError
 from crosswind.core.types import PlannedRun, digest
@@ -134,12 +135,14 @@ def test_a_run_is_found_by_the_beginning_of_its_key(store, ledger):
             split_name(name)
 
 
-def test_ten_thousand_runs_are_added_in_a_second(store):
+def test_runs_are_added_many_by_one_statement(store):
     runs = plan(10_000, padding="x" * 1500)
+    statements = []
+    sqlalchemy.event.listen(store._engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
     for _ in range(2):
-        started = time.process_time()  # of this process: other work on the machine does not count
+        statements.clear()
         store.add_plan("study", {}, {}, runs)
-        assert time.process_time() - started < 1.0
+        assert 1 <= len(statements) <= 100
     assert store.counts("study")["pending"] == 10_000
     assert len(store.statuses(run.key for run in runs)) == 10_000
 
@@ -252,7 +255,7 @@ def test_a_lost_run_is_tried_once_more(store, ledger):
     assert store.run(key)["attempts"] == 0 and store.run(key)["reason"] is None
 
 
-def test_leftovers_of_dead_drivers_go_when_the_next_enters(store):
+def test_leftovers_of_dead_drivers_go_when_one_enters_or_leaves(store):
     run = plan(1)[0]
     store.add_plan("study", {}, {}, [run])
     first = Ledger(store, Driver.current())
@@ -272,8 +275,10 @@ def test_leftovers_of_dead_drivers_go_when_the_next_enters(store):
     assert not checkpoint_folder(store.out, run.key).exists()
     assert checkpoint_folder(store.out, "abcd").exists()  # a run that the store does not know may be another store's
     second.leave()
+    died_since = staging_folder(store.out, "died since", "abcd")
+    died_since.mkdir(parents=True)
     first.leave()
-    assert not mine.exists()
+    assert not mine.exists() and not died_since.exists()
 
 
 # --- opening -------------------------------------------------------------------------------------------------------------
@@ -452,10 +457,8 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path):
     filled(tmp_path)
     with Store.open(tmp_path, create=True) as writer, writer.transaction() as connection:
         connection.execute(database.runs.update().values(status="finished"))
-        started = time.perf_counter()
-        with Store.open(tmp_path) as reader:
+        with Store.open(tmp_path) as reader:  # would wait for the end of the block, and give up
             assert reader.counts("study")["pending"] == 300
-        assert time.perf_counter() - started < 1.0
 
 
 def test_a_store_on_a_read_only_disk_is_read(tmp_path):

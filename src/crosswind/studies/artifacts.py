@@ -114,9 +114,17 @@ def publish(staged: Path, final: Path) -> None:
     _sync(final.parent)
 
 
-def sweep_staging(out: Path, live: set[str]) -> int:
-    """Remove what drivers other than the `live` ones left in the staging area; their number."""
-    return _sweep(out / "artifacts" / ".partial", lambda names: [name for name in names if name not in live])
+def sweep_staging(out: Path, live: Callable[[], set[str]]) -> int:
+    """Remove what drivers other than the `live` ones left in the staging area; their number.
+
+    `live` is asked after the area was listed: a driver that enters in between is known before its folder is.
+    """
+
+    def pick(names: list[str]) -> list[str]:
+        alive = live()
+        return [name for name in names if name not in alive]
+
+    return _sweep(out / "artifacts" / ".partial", pick)
 
 
 def sweep_checkpoints(out: Path, finished: Callable[[list[str]], list[str]]) -> int:

@@ -34,18 +34,15 @@ class Ledger:
 
     def enter(self) -> None:
         """Make the driver known and clear up after dead ones: their runs are pending again, their unfinished files go."""
-        from crosswind.studies.database import drivers, now, sentences
+        from crosswind.studies.database import drivers, now
 
         mine = {"id": self.driver.id, "host": self.driver.host, "pid": self.driver.pid, "start": self.driver.start}
         with self.store.transaction() as connection:
             connection.execute(drivers.insert().values(heartbeat=now(connection), **mine))
-        self.reclaim()
-        with sentences(self.store.name):
-            artifacts.sweep_staging(self.store.out, self.store.live_drivers())
-            artifacts.sweep_checkpoints(self.store.out, self._done)
+        self._clear_up()
 
     def leave(self) -> None:
-        """Forget the driver; what it left running is pending again and has cost no attempt."""
+        """Forget the driver; what it left running is pending again and has cost no attempt. Clears up after drivers that died since."""
         from crosswind.studies.database import drivers
 
         self.driver.end()
@@ -53,6 +50,7 @@ class Ledger:
             _give_back(connection, self.driver.id)
             connection.execute(drivers.delete().where(drivers.c.id == self.driver.id))
         shutil.rmtree(artifacts.staging_area(self.store.out, self.driver.id), ignore_errors=True)
+        self._clear_up()
 
     def heartbeat(self) -> None:
         """Say that the driver lives, to drivers on other machines."""
@@ -172,6 +170,14 @@ class Ledger:
             for some in in_parts(keys):
                 chosen = (runs.c.status == "pending") & runs.c.key.in_(some)
                 connection.execute(runs.update().where(chosen).values(finished=now(connection), **values))
+
+    def _clear_up(self) -> None:
+        from crosswind.studies.database import sentences
+
+        self.reclaim()
+        with sentences(self.store.name):
+            artifacts.sweep_staging(self.store.out, self.store.live_drivers)
+            artifacts.sweep_checkpoints(self.store.out, self._done)
 
     def _done(self, keys: list[str]) -> list[str]:
         return [key for key, status in self.store.statuses(keys).items() if status in DONE]
