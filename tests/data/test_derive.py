@@ -40,7 +40,7 @@ def test_a_virtual_row_is_base_row_times_values_plus_value(noisy: AttributedData
 
 def test_settings_may_be_a_mapping_and_defaults_are_filled_in() -> None:
     by_name = DerivedAttribute("noise", ("off", "on"), "gaussian-noise", {"on": {}, "off": None})  # type: ignore[arg-type]
-    assert by_name.settings == (None, {"severity": 3, "constants": "auto"})
+    assert by_name.settings == (None, {"severity": 3, "constants": "auto", "jpeg_quality": None})
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,7 @@ def _room_of(kind: str) -> str:
 def _scan(room: str) -> dict[str, Facts]:
     package, _ = ROOMS[room]
     found: dict[str, Facts] = {}
-    places = [(f"{package}.{path.stem}", path) for path in _files_of(package)]
-    places += _plugins()
+    places = [*_files_of(package), *_plugins()]
     for module, path in places:
         for item in _read(module, path, room):
             if item.name in found:
@@ -200,10 +199,11 @@ def _scan(room: str) -> dict[str, Facts]:
     return found
 
 
-def _files_of(package: str) -> list[Path]:
+def _files_of(package: str) -> list[tuple[str, Path]]:
     # The path of the package is known from ours: asking the import system would import the parent packages.
     folder = Path(__file__).resolve().parents[1].joinpath(*package.split(".")[1:])
-    return sorted(path for path in folder.glob("*.py") if path.stem != "__init__")
+    files = sorted(path for path in folder.rglob("*.py") if path.stem != "__init__")
+    return [(".".join([package, *path.relative_to(folder).with_suffix("").parts]), path) for path in files]
 
 
 @cache
@@ -279,7 +279,7 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
                     problem = f'line {node.lineno}: {node.name} must be registered as @register("its-name", kind="its kind")'
                     raise InputError(module, problem) from None
                 if _room_of(kind) == room:
-                    found.append(_facts_of_node(node, name, kind, room, module))
+                    found.append(_facts_of_node(node, name, kind, room, module, body))
     return found
 
 
@@ -288,14 +288,42 @@ def _word_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str) -> Facts:
+def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Any]:
+    """Annotation and value of each knob in the order of a dataclass's fields: those of the bases first."""
     read: dict[str, Any] = {}
+    for base in reversed(node.bases):
+        if isinstance(base, ast.Name):
+            read |= _knobs_of_base(base.id, module, body)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            if isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
+                read[item.target.id] = (ast.unparse(item.annotation), _evaluate(item.value, module))
+    return read
+
+
+def _knobs_of_base(name: str, module: str, body: list[ast.stmt]) -> dict[str, Any]:
+    """The knobs of a class that stands in this file or is imported from another one of the package."""
+    for item in body:
+        if isinstance(item, ast.ClassDef) and item.name == name:
+            return _knobs_of_node(item, module, body)
+        if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
+            for word in item.names:
+                if (word.asname or word.name) == name and (path := _file_of(item.module)) is not None:
+                    return _knobs_of_base(word.name, item.module, _body(path))
+    return {}
+
+
+@cache
+def _body(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body
+
+
+def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str, body: list[ast.stmt]) -> Facts:
+    read = _knobs_of_node(node, module, body)
     declared: dict[str, Any] = {}
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
-            if isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
-                read[item.target.id] = (ast.unparse(item.annotation), _evaluate(item.value, module))
-            elif item.target.id in _DECLARED:
+            if item.target.id in _DECLARED:
                 declared[item.target.id] = _evaluate(item.value, module)
         elif isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
             if item.targets[0].id in _DECLARED:

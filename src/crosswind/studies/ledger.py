@@ -42,7 +42,7 @@ class Ledger:
         self._clear_up()
 
     def leave(self) -> None:
-        """Forget the driver; what it left running is pending again and has cost no attempt. Clears up after drivers that died since."""
+        """Forget the driver: its runs are pending again at no cost of an attempt. Clear up after drivers that died since."""
         from crosswind.studies.database import drivers
 
         self.driver.end()

@@ -9,8 +9,8 @@ import torch
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import hash64
-from crosswind.transforms import corruptions
-from crosswind.transforms.corruptions import CIFAR_SD, IMAGENET_SD, GaussianNoise
+from crosswind.transforms.corruptions import noise as noises
+from crosswind.transforms.corruptions.noise import CIFAR_SD, IMAGENET_SD, GaussianNoise
 
 KEYS = hash64(np.arange(32), 1)
 
@@ -51,7 +51,7 @@ def test_same_bits_alone_in_a_batch_in_chunks_and_by_layout(monkeypatch: pytest.
     assert torch.equal(together, noise(x, KEYS))
     for i in (0, 7, 31):
         assert torch.equal(noise(x[i : i + 1], KEYS[i : i + 1])[0], together[i])
-    monkeypatch.setattr(corruptions, "CHUNK", 1)
+    monkeypatch.setattr(noises, "CHUNK", 1)
     assert torch.equal(noise(x, KEYS), together)
     last = x.contiguous(memory_format=torch.channels_last)
     assert torch.equal(noise(last, KEYS), together)
@@ -89,5 +89,5 @@ def test_knobs_are_checked_and_found_without_the_class() -> None:
     for bad in ({"severity": 0}, {"severity": 2.5}, {"constants": "cifar10"}):
         with pytest.raises(InputError, match=f"gaussian-noise.{next(iter(bad))}"):
             GaussianNoise(**bad)
-    assert [item.name for item in facts("transforms", "gaussian-noise").knobs] == ["severity", "constants"]
+    assert [item.name for item in facts("transforms", "gaussian-noise").knobs] == ["severity", "constants", "jpeg_quality"]
     assert load("transforms", "gaussian-noise") is GaussianNoise

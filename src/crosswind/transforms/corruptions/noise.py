@@ -1,4 +1,4 @@
-"""Corruptions of images at five severities, as in ImageNet-C, for batches of uint8 images."""
+"""Random noise on the values of pixels."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.transforms.base import Transform
+from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.draws import bits16, normal_quantiles
 
 __all__ = ["GaussianNoise"]
 
-SMALL_BELOW = 64  # pixels a side: smaller images take the constants made for CIFAR-10
 IMAGENET_SD = (0.08, 0.12, 0.18, 0.26, 0.38)
 CIFAR_SD = (0.04, 0.06, 0.08, 0.09, 0.10)
 CHUNK = 200_000  # pixels at a time: the integers of a chunk stay in the cache
@@ -24,7 +22,7 @@ CHUNK = 200_000  # pixels at a time: the integers of a chunk stay in the cache
 
 @register("gaussian-noise", kind="transform")
 @dataclass(frozen=True)
-class GaussianNoise(Transform):
+class GaussianNoise(Corruption):
     """Normal noise on every channel of every pixel, cut to the range of the pixels.
 
     With image values in [0, 1] the noise has a standard deviation of 0.08, 0.12, 0.18, 0.26 or 0.38 at severity 1 to 5
@@ -33,14 +31,11 @@ class GaussianNoise(Transform):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    severity: int = knob(3, domain="[1, 5]", source="Hendrycks and Dietterich 2019", doc="1 weak to 5 strong")
-    constants: str = knob("auto", domain="{auto, imagenet, cifar}", doc="which table of standard deviations")
-
-    def __call__(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """The noisy images: uint8 [n, c, h, w] of the device and memory layout of `x`."""
+    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
         n, *shape = x.shape
         pixels = int(np.prod(shape))
-        table = normal_quantiles(self._sd(min(x.shape[2:])) * 255 * 65536).to(x.device)
+        table = normal_quantiles(self.constant(IMAGENET_SD, CIFAR_SD, x) * 255 * 65536).to(x.device)
         out = torch.empty_like(x)
         step = max(1, CHUNK // max(1, pixels))
         for start in range(0, n, step):
@@ -51,7 +46,3 @@ class GaussianNoise(Transform):
             noise.add_(x[part], alpha=1 << 16)
             out[part] = noise.clamp_(0, 255 << 16) >> 16
         return out
-
-    def _sd(self, side: int) -> float:
-        small = side < SMALL_BELOW if self.constants == "auto" else self.constants == "cifar"
-        return (CIFAR_SD if small else IMAGENET_SD)[self.severity - 1]
