@@ -10,7 +10,7 @@ from tests.training.world import DATA, rows_of, run, split, with_train
 from crosswind.core.errors import DataError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
-from crosswind.methods.base import Batch, Stage
+from crosswind.methods.base import Batch, Examples, Stage
 from crosswind.methods.erm import ERM
 from crosswind.training.identity import info_of
 from crosswind.training.loader import Order, TrainingRows, normalised, row_weights
@@ -175,3 +175,57 @@ def test_values_drawn_at_visits_move_the_group() -> None:
 
 def _by_row(batch: Batch) -> torch.Tensor:
     return batch.x[batch.ids.argsort()]
+
+
+class Stamp:
+    """Writes the low byte of its key into every pixel, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[torch.Tensor, np.ndarray]] = []
+
+    def __call__(self, x: torch.Tensor, keys: np.ndarray) -> torch.Tensor:
+        assert x.dtype == torch.uint8 and keys.dtype == np.uint64 and len(keys) == len(x)
+        self.seen.append((x.clone(), keys))
+        return torch.zeros_like(x) + torch.from_numpy((keys & np.uint64(255)).astype(np.uint8)).view(-1, 1, 1, 1)
+
+
+def test_views_are_drawn_by_row_visit_and_view() -> None:
+    first, second = Stamp(), Stamp()
+    rows = rows_of(DATA, np.arange(6))
+
+    def made(seed: int = 0) -> TrainingRows:
+        return TrainingRows(rows, DATA, TrainingSettings(batch=12), seed, "epoch", (first, None, second))  # type: ignore[arg-type]
+
+    batch = made().batch(0, 5)
+    assert len(batch.views) == 2
+    (seen, keys), (_, other_keys) = first.seen[0], second.seen[0]
+    assert np.array_equal(seen.permute(0, 2, 3, 1).numpy(), DATA.pixels(batch.ids.numpy()))
+    assert torch.allclose(batch.x[:, 0, 0, 0], torch.from_numpy((keys & np.uint64(255)).astype(np.float32)) / 127.5 - 1, atol=1e-6)
+    assert torch.equal(batch.views[0], made().batch(0, 5).views[0])
+    assert torch.allclose(
+        batch.views[0], torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6
+    )
+    assert batch.views[1].is_contiguous(memory_format=torch.channels_last)
+    # Six rows, a batch of twelve: two visits of each, and two random views of each visit.
+    assert len(set(keys) | set(other_keys)) == 24
+    loader_of_more = TrainingRows(rows, DATA, TrainingSettings(batch=4), 0, "epoch", (first,))  # type: ignore[arg-type]
+    first.seen.clear()
+    parts = [loader_of_more.batch(step, 5).ids.numpy() for step in range(3)]
+    again = dict(
+        zip(zip(np.concatenate(parts), np.repeat([0, 1], 6), strict=True), np.concatenate([k for _, k in first.seen]), strict=True)
+    )
+    for row, visit, key in zip(batch.ids.numpy(), np.repeat([0, 1], 6), keys, strict=True):
+        assert again[row, visit] == key  # the batch that a visit falls into does not count
+    first.seen.clear()
+    made(seed=1).batch(0, 5)
+    assert not set(first.seen[0][1]) & set(keys)
+
+
+def test_views_leave_added_examples_alone() -> None:
+    stamp = Stamp()
+    rows = TrainingRows(rows_of(DATA, np.arange(6)), DATA, TrainingSettings(batch=8), 0, "epoch", (stamp, None))  # type: ignore[arg-type]
+    extra = Examples(torch.full((2, 3, 8, 8), 0.5), torch.tensor([0, 1]), torch.tensor([0, 1]))
+    rows.begin(Stage(extra=extra))
+    batch = rows.batch(0, 5)
+    added = (batch.x == 0.5).flatten(1).all(1)
+    assert int(added.sum()) == 2 and torch.equal(added, (batch.views[0] == 0.5).flatten(1).all(1))

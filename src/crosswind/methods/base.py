@@ -6,6 +6,7 @@ nothing and knows no data set's name. Use the weakest hook that serves:
     loss         nearly always; a pure function of modules, batch and state
     modules      more networks, changed networks, fresh copies
     optimisers   more than one, or other than the study's
+    views        training images are changed at every visit: an augmentation, or several pictures of one row
     state        tensors that live as long as the run: running weights, a memory per row
     update       more than one descent a step, or alternation
     stage        a later stage depends on an earlier one
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crosswind.models.build import Model
+    from crosswind.transforms.base import Transform
 
 __all__ = [
     "Batch",
@@ -100,8 +102,8 @@ class Batch:
     `x`: what the model takes; images float [n, c, h, w] in (-1, 1), texts int64 [n, t]. `y` int64 [n], noise included. `ids` int64
     [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example carries its
     parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64 [n]: cell;
-    `environment` int64 [n] or None. `step` counts from 0 in each stage, `epoch` is that of the first row, `progress` = step /
-    length of the stage, in [0, 1). `stage` is the stage's name.
+    `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step` counts from 0 in
+    each stage, `epoch` is that of the first row, `progress` = step / length of the stage, in [0, 1). `stage` is the stage's name.
     """
 
     x: Tensor
@@ -110,6 +112,7 @@ class Batch:
     group: Tensor
     environment: Tensor | None = None
     pair: Pair | None = None
+    views: tuple[Tensor, ...] = ()
     step: int = 0
     epoch: int = 0
     progress: float = 0.0
@@ -285,6 +288,15 @@ class Method:
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The optimisers of a stage by name: one, the study's, over every parameter that wants a gradient."""
         return {"main": OptimiserSpec([p for module in modules.values() for p in module.parameters() if p.requires_grad])}
+
+    def views(self) -> tuple[Transform | None, ...]:
+        """What is done to the uint8 images of a training batch: the first gives `batch.x`, further ones `batch.views`.
+
+        None leaves the images as they are. Each view of each visit of a row has randomness of its own, by row, visit and view.
+        Applied to images of 1 or 3 channels (`InputError` otherwise), after the data's own per-visit transforms and before
+        normalisation; never to validation and evaluation sets nor to examples that a stage added.
+        """
+        return (None,)
 
     def state(self, info: Info) -> State:
         """Tensors kept beside the weights, saved in checkpoints and with every selected model."""

@@ -22,6 +22,7 @@ from crosswind.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
+    from crosswind.transforms.base import Transform
 
 __all__ = ["EvaluationRows", "Order", "TrainingRows", "normalised", "row_weights"]
 
@@ -100,14 +101,24 @@ def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: 
 class TrainingRows:
     """The training set in memory: base images uint8, each once, gathered into batches.
 
-    `begin` sets the stage; `batch(step)` is then a function of the step. Raises `DataError` for an empty training set.
+    `begin` sets the stage; `batch(step)` is then a function of the step. `views`: see `Method.views`. Raises `DataError` for an
+    empty training set.
     """
 
-    def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, seed: int, sampler: str) -> None:
+    def __init__(
+        self,
+        rows: RowSet,
+        dataset: AttributedDataset,
+        settings: TrainingSettings,
+        seed: int,
+        sampler: str,
+        views: tuple[Transform | None, ...] = (None,),
+    ) -> None:
         if len(rows.rows) == 0:
             raise DataError("the training set has no rows")
         self.n = len(rows.rows)
         self._rows, self._dataset, self._settings, self._seed, self._sampler = rows, dataset, settings, seed, sampler
+        self._views = views
         self._device = torch.device(settings.device)
         # Where a value is drawn at every visit the rows are base rows, otherwise virtual ones.
         base: NDArray[np.int64] = rows.rows
@@ -183,9 +194,7 @@ class TrainingRows:
         where = torch.from_numpy(parents).to(self._device)
         seed = seed_of(self._seed, "visits", self._stage.name)
         values = self._values_at(parents, visits, seed)
-        x = self._gather(parents, visits, values, seed)
-        if self._extra is not None:
-            x = self._with_extra(x, members)
+        x, *others = (self._with_extra(view, members) for view in self._gather(parents, visits, values, seed))
         group, environment = self.group[where], None if self.environment is None else self.environment[where]
         if self._rows.visit_law is not None:
             drawn = torch.from_numpy(values).to(self._device)
@@ -197,6 +206,7 @@ class TrainingRows:
             where,
             group,
             environment,
+            views=tuple(others),
             step=step,
             epoch=epoch,
             progress=step / max(length, 1),
@@ -209,15 +219,21 @@ class TrainingRows:
         assert self._values is not None
         return self._values[rows]
 
-    def _gather(self, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int) -> Tensor:
+    def _gather(
+        self, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
+    ) -> Iterator[Tensor]:
+        """The views of the rows, each as a model takes it."""
         place = torch.from_numpy(self._place[rows]).to(self._device)
         x = self._pixels.index_select(0, place).permute(0, 3, 1, 2)
         if self._dataset.derived is not None:
             x = render(self._dataset, x, values, training_keys(self._ids[rows], visits, seed))
-        return normalised(x, DTYPES[self._settings.precision], self._settings.channels_last)
+        for number, view in enumerate(self._views):
+            seen = x if view is None else view(x, training_keys(self._ids[rows], visits, seed_of(seed, "view", number)))
+            yield normalised(seen, DTYPES[self._settings.precision], self._settings.channels_last)
 
     def _with_extra(self, x: Tensor, members: NDArray[np.int64]) -> Tensor:
-        assert self._extra is not None
+        if self._extra is None:
+            return x
         places = np.flatnonzero(members >= self.n)
         if len(places):
             where = torch.from_numpy(places).to(self._device)

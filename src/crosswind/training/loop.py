@@ -116,7 +116,7 @@ class _Run:
     ) -> None:
         self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
         self.path, self.progress = checkpoint, progress
-        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler)
+        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
         training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
         self.tools = RunTools(method, info, model, settings, seed, self.rows, training, base)
         made = self.tools.modules.get("model")
