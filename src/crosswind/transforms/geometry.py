@@ -7,10 +7,117 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["CROP_DRAWS", "crop_boxes", "resized_crop"]
+__all__ = ["CROP_DRAWS", "affine", "crop_boxes", "resized_crop"]
 
 TRIES = 10
 CROP_DRAWS = 2 * TRIES + 2  # uniform numbers that one sample's crop takes
+CHUNK = 65_536  # pixels at a time: their coordinates stay in the cache
+ONE = 1 << 16  # a pixel's side in fixed point
+FAR = 1 << 30  # coordinates up to here leave room for sums in 32 bits
+
+
+def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nearest") -> Tensor:
+    """Every image resampled once along its own affine map: a new tensor uint8 [n, c, h, w] in the memory layout of `x`.
+
+    `x`: uint8 [n, c, h, w], c 1 or 3. `matrices`: float64 [n, 2, 3], from places in the result to places in the image, x before y,
+    in Pillow's coordinates: pixel i of a side reaches from i to i + 1, its centre lies at i + 1/2. So [[1, 0, t], [0, 1, 0]] moves
+    the picture t pixels to the left. A centre that comes from outside the image takes the value `fill` (0 to 255) in all channels.
+    `interpolation`: `nearest`, the pixel in which the place lies, or `bilinear` between four centres, the outermost ones continued
+    to the edge, rounded to the nearest level.
+
+    Coordinates are whole numbers of 1/65536 pixel as in Pillow's own nearest neighbour, which this equals to the pixel; weights
+    are whole numbers of 1/2048: the same bits in any batch, layout and device. Raises `ValueError` for other arguments.
+    """
+    n, channels, height, width = x.shape
+    if x.dtype != torch.uint8 or matrices.shape != (n, 2, 3) or interpolation not in ("nearest", "bilinear"):
+        given = f"{x.dtype}, matrices {list(matrices.shape)} for {n} images, interpolation {interpolation!r}"
+        raise ValueError(f"affine needs uint8 images, a matrix [2, 3] for each, nearest or bilinear, not {given}")
+    last = channels > 1 and x.is_contiguous(memory_format=torch.channels_last)
+    x = x if last else x.contiguous()
+    out = torch.empty_like(x)
+    steps = _fixed(matrices.to(x.device, torch.float64), height, width)
+    sampled = _nearest if interpolation == "nearest" else _bilinear
+    size = max(1, CHUNK // max(1, height * width))
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        sampled(x[part], steps[part], fill, last, out[part])
+    return out
+
+
+def _fixed(matrices: Tensor, height: int, width: int) -> Tensor:
+    """Integers [n, 2, 3]: what one step right, one step down and the first centre mean in the image, in 1/65536 pixel."""
+    start = matrices[:, :, 2] + matrices[:, :, 0] * 0.5 + matrices[:, :, 1] * 0.5
+    steps = torch.stack([matrices[:, :, 0], matrices[:, :, 1], start], dim=2).mul(ONE).add(0.5).floor()
+    reach = (steps[:, :, 0].abs() * width + steps[:, :, 1].abs() * height + steps[:, :, 2].abs()).amax() if len(steps) else 0
+    if not reach < 1 << 60:
+        raise ValueError("affine needs finite matrices, whose places lie within 2^44 pixels")
+    return steps.to(torch.int32 if reach < FAR else torch.int64)
+
+
+def _places(steps: Tensor, axis: int, offset: int, height: int, width: int) -> Tensor:
+    """Where the centres of all pixels come from along one axis: integers [n, h, w] in 1/65536 pixel."""
+    right, down, start = (part[:, None] for part in steps[:, axis].unbind(1))
+    lines = torch.arange(height, dtype=steps.dtype, device=steps.device) * down
+    columns = torch.arange(width, dtype=steps.dtype, device=steps.device) * right
+    columns += start + offset
+    return lines[:, :, None] + columns[:, None, :]
+
+
+def _nearest(x: Tensor, steps: Tensor, fill: int, last: bool, out: Tensor) -> None:
+    n, channels, height, width = x.shape
+    # A frame of one pixel of `fill` all round: what lies outside is found there, so that nothing need be chosen afterwards.
+    high, wide = height + 2, width + 2
+    place = _places(steps, 1, ONE, height, width)
+    place >>= 16
+    place.clamp_(0, high - 1)
+    place *= wide
+    across = _places(steps, 0, ONE, height, width)
+    across >>= 16
+    place += across.clamp_(0, wide - 1)
+    place += torch.arange(n, dtype=place.dtype, device=x.device).mul_(high * wide)[:, None, None]
+    where = place.view(-1)
+    if last:
+        framed = x.new_full((n, high, wide, channels), fill)
+        framed[:, 1:-1, 1:-1] = x.permute(0, 2, 3, 1)
+        torch.index_select(framed.view(-1, channels), 0, where, out=out.permute(0, 2, 3, 1).view(-1, channels))
+        return
+    framed = x.new_full((n, high, wide), fill)
+    for channel in range(channels):
+        framed[:, 1:-1, 1:-1] = x[:, channel]
+        out[:, channel] = framed.view(-1).index_select(0, where).view(n, height, width)
+
+
+def _bilinear(x: Tensor, steps: Tensor, fill: int, last: bool, out: Tensor) -> None:
+    n, channels, height, width = x.shape
+    down, across = _places(steps, 1, 0, height, width), _places(steps, 0, 0, height, width)
+    outside = (down < 0) | (down >= height * ONE) | (across < 0) | (across >= width * ONE)
+    (upper, lower, v), (nearer, farther, u) = _neighbours(down, height), _neighbours(across, width)
+    base = torch.arange(n, dtype=steps.dtype, device=x.device).mul_(height * width)[:, None, None]
+    upper, lower = upper.mul_(width).add_(base), lower.mul_(width).add_(base)
+    corners = [(line + column).view(-1) for line in (upper, lower) for column in (nearer, farther)]
+    pixels = x.permute(0, 2, 3, 1).reshape(-1, channels) if last else x.transpose(0, 1).reshape(channels, -1)
+    taken = [pixels.index_select(0 if last else 1, corner).to(torch.int32) for corner in corners]
+    shape = (-1, 1) if last else (1, -1)
+    u, v = u.view(shape), v.view(shape)
+    for left, right in (taken[:2], taken[2:]):
+        right.sub_(left).mul_(u)
+        left.mul_(2048).add_(right)
+    top, bottom = taken[0], taken[2]
+    bottom.sub_(top).mul_(v)
+    found = top.mul_(2048).add_(bottom).add_(1 << 21).bitwise_right_shift_(22)
+    found.masked_fill_(outside.view(shape), fill)
+    if last:
+        out.permute(0, 2, 3, 1).view(-1, channels).copy_(found)
+    else:
+        out.copy_(found.view(channels, n, height, width).transpose(0, 1))
+
+
+def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The two pixels between whose centres each place lies, inside the image, and how far from the first, int32 in 1/2048."""
+    place = place - ONE // 2
+    first = place >> 16
+    share = place.bitwise_and_(ONE - 1).bitwise_right_shift_(5).to(torch.int32)
+    return first.clamp(0, size - 1), first.add_(1).clamp_(0, size - 1), share
 
 
 def crop_boxes(draws: Tensor, size: tuple[int, int], scale: tuple[float, float], ratio: tuple[float, float]) -> Tensor:
