@@ -1,15 +1,16 @@
-"""The charts that figures are made of, as specifications without data. Altair is imported when the first one is made.
+"""The charts that figures are made of: Vega-Lite specifications without data, written out as they are read.
 
-Altair takes tens of milliseconds for a chart and copies data at every step; figures of a large study differ in their numbers only.
-So a chart is made once for its names and kept, and `drawing.filled` puts the numbers in.
+Figures of a large study differ in their numbers only, so a chart of the same names is made once, and `drawing.filled` puts the
+numbers in. Nothing may change a chart that was handed out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from crosswind.reports.drawing import altair, either, named_colour, on_ramp, template, tip
+from crosswind.reports.drawing import either, named_colour, number, on_ramp, template, text, tip
 
 __all__ = ["bars", "grid", "panels", "rank_circles", "rule_points", "strips"]
 
@@ -23,124 +24,131 @@ def panels(label: str, shapes: tuple[tuple[str, Names, Names], ...], size: str) 
     The shape of number i reads the data `d`i with l, v, p, r; `size` ("small", "medium", "large") is how large the numbers get, the
     parameter `most` the end of the colour scale.
     """
-    alt = altair()
     rows = []
-    for number, (attribute, labels, values) in enumerate(shapes):
+    for place, (attribute, labels, values) in enumerate(shapes):
         step = 24 if len(values) <= 8 else max(5, 200 // len(values))
         tall = 18 if len(labels) <= 12 else max(5, 220 // len(labels))
-        slanted = alt.Axis(labelAngle=-40 if len(values) > 1 else 0, labelLimit=60)
+        slanted = {"labelAngle": -40 if len(values) > 1 else 0, "labelLimit": 60}
         tips = [tip("l", label), tip("v", attribute), tip("p", "planned rows"), tip("r", "realised rows")]
         pair = []
         for side, heading in (("p", "planned"), ("r", "realised")):
             first = side == "p"
-            base = alt.Chart(alt.NamedData(name=f"d{number}")).encode(
-                x=alt.X("v:N", sort=list(values), title=attribute, axis=slanted),
-                y=alt.Y("l:N", sort=list(labels), title=label if first else None, axis=alt.Axis() if first else None),
-                tooltip=tips,
-            )
-            colour = alt.Color(f"{side}:Q", scale=alt.Scale(domain=alt.ExprRef("[0, most]"), range="ramp"), legend=None)
-            panel = base.mark_rect(stroke=None).encode(color=colour)
+            where = {
+                "x": text("v", title=attribute, sort=list(values), axis=slanted),
+                "y": text("l", title=label if first else None, sort=list(labels), axis={} if first else None),
+                "tooltip": tips,
+            }
+            scale = {"domain": {"expr": "[0, most]"}, "range": "ramp"}
+            cells = {
+                "mark": {"type": "rect", "stroke": None},
+                "encoding": {**where, "color": number(side, scale=scale, legend=None)},
+            }
+            layers = [cells]
             if step >= 18 and tall >= 14:
                 form = ".3~s" if size == "large" else ".2~g" if first and size == "small" else ".0f"
-                text = base.mark_text(fontSize=10 if size == "small" else 8).encode(
-                    text=alt.Text(f"{side}:Q", format=form),
-                    color=on_ramp(f"datum.{side} > 0.55 * most"),
-                    opacity=either(f"datum.{side} == 0", 0.45, 1),
+                written = {
+                    "text": number(side, format=form),
+                    "color": on_ramp(f"datum.{side} > 0.55 * most"),
+                    "opacity": either(f"datum.{side} == 0", 0.45, 1),
+                }
+                layers.append(
+                    {"mark": {"type": "text", "fontSize": 10 if size == "small" else 8}, "encoding": {**where, **written}}
                 )
-                panel = panel + text
-            pair.append(panel.properties(width={"step": step}, height={"step": tall}, title=heading))
-        rows.append(alt.hconcat(*pair, spacing=10))
-    return template(alt.vconcat(*rows, spacing=14), most=1.0)
+            sizes = {"width": {"step": step}, "height": {"step": tall}}
+            pair.append({"data": {"name": f"d{place}"}, "title": heading, **sizes, "layer": layers})
+        rows.append({"hconcat": pair, "spacing": 10})
+    return template({"vconcat": rows, "spacing": 14}, most=1.0)
 
 
 @lru_cache(maxsize=64)
 def grid(shifts: Names, methods: Names, tips: tuple[tuple[str, str, str], ...], diverging: bool) -> dict[str, Any]:
     """Method x shift by colour of d with the text t; framed where x, and pale without it if `diverging`. Parameter `most`."""
-    alt = altair()
-    top = alt.Axis(orient="top", labelAngle=0 if len(shifts) <= 8 else -40, labelLimit=90)
-    told = [tip("m", "method"), tip("s", "shift"), *(tip(field, title, form or None) for field, title, form in tips)]
-    base = alt.Chart(alt.NamedData(name="rows")).encode(
-        x=alt.X("s:N", sort=list(shifts), title=None, axis=top), y=alt.Y("m:N", sort=list(methods), title=None), tooltip=told
-    )
-    domain = alt.ExprRef("[-most, most]" if diverging else "[0, most]")
-    fill = alt.Color("d:Q", scale=alt.Scale(domain=domain, range="diverging" if diverging else "ramp"), legend=None)
-    cells = base.mark_rect(cornerRadius=2).encode(color=fill, opacity=either("datum.x" if diverging else "true", 1, 0.4))
-    frames = base.transform_filter("datum.x").mark_rect(filled=False, strokeWidth=2, cornerRadius=2)
+    top = {"orient": "top", "labelAngle": 0 if len(shifts) <= 8 else -40, "labelLimit": 90}
+    where = {
+        "x": text("s", title=None, sort=list(shifts), axis=top),
+        "y": text("m", title=None, sort=list(methods)),
+        "tooltip": [tip("m", "method"), tip("s", "shift"), *(tip(field, title, form or None) for field, title, form in tips)],
+    }
+    scale = {
+        "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},
+        "range": "diverging" if diverging else "ramp",
+    }
+    fill = {"color": number("d", scale=scale, legend=None), "opacity": either("datum.x" if diverging else "true", 1, 0.4)}
+    frame = {"type": "rect", "filled": False, "strokeWidth": 2, "cornerRadius": 2}
     deep = "datum.x && abs(datum.d) > 0.6 * most" if diverging else "datum.d > 0.6 * most"
-    text = base.mark_text(fontSize=12).encode(text="t:N", color=on_ramp(deep))
-    layers = alt.layer(cells, frames.encode(stroke=named_colour("ink")), text)
-    step = 76 if len(shifts) <= 12 else 62
-    return template(layers.properties(width={"step": step}, height={"step": 30}), most=1.0)
+    layers = [
+        {"mark": {"type": "rect", "cornerRadius": 2}, "encoding": {**where, **fill}},
+        {"mark": frame, "transform": [{"filter": "datum.x"}], "encoding": {**where, "stroke": named_colour("ink")}},
+        {"mark": {"type": "text", "fontSize": 12}, "encoding": {**where, "text": text("t"), "color": on_ramp(deep)}},
+    ]
+    sizes = {"width": {"step": 76 if len(shifts) <= 12 else 62}, "height": {"step": 30}}
+    return template({"data": {"name": "rows"}, **sizes, "layer": layers}, most=1.0)
 
 
 @lru_cache(maxsize=64)
 def strips(shifts: Names, methods: Names, title: str) -> dict[str, Any]:
     """Points a of every seed k by method m, a panel a shift s, with means; parameter `reference`, the method of the dashed line."""
-    alt = altair()
-    base = alt.Chart()
-    y = alt.Y("m:N", sort=list(methods), title=None)
-    x = alt.X("a:Q", title=title, scale=alt.Scale(zero=False, nice=True, padding=6), axis=alt.Axis(tickCount=4))
+    y = text("m", title=None, sort=list(methods))
+    x = number("a", title=title, scale={"zero": False, "nice": True, "padding": 6}, axis={"tickCount": 4})
+    mean = number("a", aggregate="mean")
     told = [tip("m", "method"), tip("s", "shift")]
-    rule = base.transform_filter("datum.m === reference").mark_rule(strokeDash=[3, 3])
-    points = base.mark_circle(size=42, opacity=0.6).encode(
-        x=x, y=y, color=named_colour("accent"), tooltip=[*told, tip("k", "seed"), tip("a", "accuracy", ".3f")]
-    )
-    ticks = base.mark_tick(thickness=2, size=13).encode(
-        x="mean(a):Q", y=y, color=named_colour("ink"), tooltip=[*told, tip("mean(a)", "mean", ".3f")]
-    )
-    layers = rule.encode(x="mean(a):Q", color=named_colour("quiet")) + points + ticks
-    return template(_facets(layers, shifts, 17), reference="")
+    rule = {
+        "transform": [{"filter": "datum.m === reference"}],
+        "mark": {"type": "rule", "strokeDash": [3, 3]},
+        "encoding": {"x": mean, "color": named_colour("quiet")},
+    }
+    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": [*told, tip("k", "seed"), tip("a", "accuracy", ".3f")]}
+    average = {**tip("a", "mean", ".3f"), "aggregate": "mean"}
+    means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": [*told, average]}
+    layers = [
+        rule,
+        {"mark": {"type": "circle", "size": 42, "opacity": 0.6}, "encoding": seeds},
+        {"mark": {"type": "tick", "thickness": 2, "size": 13}, "encoding": means},
+    ]
+    return template(_facets({"layer": layers}, shifts, 17), reference="")
 
 
 @lru_cache(maxsize=64)
 def rule_points(shifts: Names, methods: Names, rules: Names, title: str) -> dict[str, Any]:
     """Mean a by method m, colour and shape by rule u, a panel a shift s."""
-    alt = altair()
-    scale = alt.Scale(domain=list(rules))
+    rule = text("u", title="rule", sort=list(rules), scale={"domain": list(rules)})
     told = [tip("m", "method"), tip("s", "shift"), tip("u", "rule"), tip("a", "mean accuracy", ".3f")]
-    points = (
-        alt.Chart()
-        .mark_point(filled=True, size=60, opacity=0.85)
-        .encode(
-            x=alt.X("a:Q", title=title, scale=alt.Scale(zero=False, padding=6), axis=alt.Axis(tickCount=4)),
-            y=alt.Y("m:N", sort=list(methods), title=None),
-            color=alt.Color("u:N", sort=list(rules), title="rule", scale=scale, legend=alt.Legend(orient="top")),
-            shape=alt.Shape("u:N", sort=list(rules), title="rule", scale=scale),
-            tooltip=[*told, tip("i", "95% interval"), tip("n", "seeds")],
-        )
-    )
+    encoding = {
+        "x": number("a", title=title, scale={"zero": False, "padding": 6}, axis={"tickCount": 4}),
+        "y": text("m", title=None, sort=list(methods)),
+        "color": {**rule, "legend": {"orient": "top"}},
+        "shape": rule,
+        "tooltip": [*told, tip("i", "95% interval"), tip("n", "seeds")],
+    }
+    points = {"mark": {"type": "point", "filled": True, "size": 60, "opacity": 0.85}, "encoding": encoding}
     return template(_facets(points, shifts, 20))
 
 
+@lru_cache(maxsize=64)
 def rank_circles(methods: Names) -> dict[str, Any]:
     """Blocks c by rank k and method m (data `spread`), mean ranks as ticks (data `means`)."""
-    alt = altair()
-    y = alt.Y("m:N", sort=list(methods), title=None)
-    x = alt.X(
-        "k:Q", title="rank (1 is best)", scale=alt.Scale(domain=[0.7, len(methods) + 0.3]), axis=alt.Axis(format="d", tickMinStep=1)
-    )
-    size = alt.Size("c:Q", title="blocks", scale=alt.Scale(rangeMin=12, rangeMax=420), legend=None)
-    dots = (
-        alt.Chart(alt.NamedData(name="spread"))
-        .mark_circle(opacity=0.45)
-        .encode(
-            x=x, y=y, size=size, color=named_colour("accent"), tooltip=[tip("m", "method"), tip("k", "rank"), tip("c", "blocks")]
-        )
-    )
-    ticks = (
-        alt.Chart(alt.NamedData(name="means"))
-        .mark_tick(thickness=2, size=20)
-        .encode(x=x, y=y, color=named_colour("ink"), tooltip=[tip("m", "method"), tip("k", "mean rank", ".3f")])
-    )
-    chart = (dots + ticks).properties(width=460, height={"step": 28})
-    return template(chart)
+    scale = {"domain": [0.7, len(methods) + 0.3]}
+    where = {
+        "x": number("k", title="rank (1 is best)", scale=scale, axis={"format": "d", "tickMinStep": 1}),
+        "y": text("m", title=None, sort=list(methods)),
+    }
+    dots = {
+        **where,
+        "size": number("c", title="blocks", scale={"rangeMin": 12, "rangeMax": 420}, legend=None),
+        "color": named_colour("accent"),
+        "tooltip": [tip("m", "method"), tip("k", "rank"), tip("c", "blocks")],
+    }
+    ticks = {**where, "color": named_colour("ink"), "tooltip": [tip("m", "method"), tip("k", "mean rank", ".3f")]}
+    layers = [
+        {"data": {"name": "spread"}, "mark": {"type": "circle", "opacity": 0.45}, "encoding": dots},
+        {"data": {"name": "means"}, "mark": {"type": "tick", "thickness": 2, "size": 20}, "encoding": ticks},
+    ]
+    return template({"width": 460, "height": {"step": 28}, "layer": layers})
 
 
+@lru_cache(maxsize=64)
 def bars(order: Names) -> dict[str, Any]:
     """Mean a as bars by m, a line from l to h."""
-    alt = altair()
-    base = alt.Chart(alt.NamedData(name="rows"))
-    y = alt.Y("m:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220))
     tips = [
         tip("m", "method"),
         tip("a", "mean seconds", ".2f"),
@@ -148,14 +156,16 @@ def bars(order: Names) -> dict[str, Any]:
         tip("h", "most", ".2f"),
         tip("n", "runs"),
     ]
-    means = base.mark_bar(opacity=0.55, height=12).encode(
-        x=alt.X("a:Q", title="seconds a run"), y=y, color=named_colour("accent"), tooltip=tips
-    )
-    lines = base.mark_rule(strokeWidth=2).encode(x="l:Q", x2="h:Q", y=y, color=named_colour("ink"), tooltip=tips)
-    return template((means + lines).properties(width=460, height={"step": 24}))
+    where = {"y": text("m", title=None, sort=list(order), axis={"labelLimit": 220}), "tooltip": tips}
+    means = {**where, "x": number("a", title="seconds a run"), "color": named_colour("accent")}
+    lines = {**where, "x": number("l"), "x2": {"field": "h"}, "color": named_colour("ink")}
+    layers = [
+        {"mark": {"type": "bar", "opacity": 0.55, "height": 12}, "encoding": means},
+        {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": lines},
+    ]
+    return template({"data": {"name": "rows"}, "width": 460, "height": {"step": 24}, "layer": layers})
 
 
-def _facets(layer: Any, shifts: Names, step: int) -> Any:
-    alt = altair()
-    facet = alt.Facet("s:N", sort=list(shifts), title=None, header=alt.Header(labelAnchor="start", labelOrient="top"))
-    return layer.properties(width=190, height={"step": step}).facet(facet=facet, columns=3, data=alt.NamedData(name="rows"))
+def _facets(view: dict[str, Any], shifts: Sequence[str], step: int) -> dict[str, Any]:
+    facet = text("s", title=None, sort=list(shifts), header={"labelAnchor": "start", "labelOrient": "top"})
+    return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {**view, "width": 190, "height": {"step": step}}}

@@ -9,28 +9,30 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
+
+from crosswind.reports.bundle import VEGA_LITE
 
 __all__ = [
     "FORMATS",
     "THEMES",
     "Figure",
-    "altair",
     "either",
     "filled",
     "named_colour",
+    "number",
     "on_ramp",
-    "runtime",
     "save",
     "template",
+    "text",
     "tip",
     "unique_names",
 ]
 
 FORMATS = ("svg", "pdf", "png")
 
+_SCHEMA = f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.partition('.')[0]}.json"
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', 'DejaVu Sans', Arial, sans-serif"
 _INK = {"light": "#1d2733", "dark": "#e6eaef"}
 _QUIET = {"light": "#5a6673", "dark": "#a3aebb"}
@@ -87,27 +89,6 @@ class Figure:
     names: int = 100
 
 
-@cache
-def altair() -> Any:
-    """Altair, imported when the first figure is made."""
-    import altair as library
-
-    return library
-
-
-@cache
-def runtime() -> str:
-    """The JavaScript that draws the figures, self-contained: Vega, Vega-Lite and Vega-Embed as vl-convert carries them."""
-    import vl_convert
-
-    library: Any = vl_convert  # its stub asks for a snippet; without one the bundle is the three libraries themselves
-    return str(library.javascript_bundle(vl_version=_version()))
-
-
-def _version() -> str:
-    return ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
-
-
 def unique_names(figures: Sequence[Figure]) -> list[Figure]:
     """The figures with names that differ, fit for files and for places in a page."""
     taken: set[str] = set()
@@ -126,12 +107,12 @@ def save(figure: Figure, folder: Path, formats: Sequence[str] = FORMATS) -> list
     """Write the figure, in light colours, as `folder/NAME.svg`, `.pdf` and `.png` (two pixels a point). Raises `OSError`."""
     import vl_convert
 
-    text = json.dumps({**figure.spec, "title": {"text": figure.title, "offset": 12}})
+    described = json.dumps({**figure.spec, "title": {"text": figure.title, "offset": 12}})
     theme = json.loads(json.dumps(THEMES["light"]["config"]))
     made: dict[str, Any] = {
-        "svg": lambda: vl_convert.vegalite_to_svg(text, vl_version=_version(), config=theme).encode(),
-        "pdf": lambda: vl_convert.vegalite_to_pdf(text, vl_version=_version(), config=theme),
-        "png": lambda: vl_convert.vegalite_to_png(text, vl_version=_version(), config=theme, scale=2),
+        "svg": lambda: vl_convert.vegalite_to_svg(described, vl_version=VEGA_LITE, config=theme).encode(),
+        "pdf": lambda: vl_convert.vegalite_to_pdf(described, vl_version=VEGA_LITE, config=theme),
+        "png": lambda: vl_convert.vegalite_to_png(described, vl_version=VEGA_LITE, config=theme, scale=2),
     }
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -145,36 +126,40 @@ def save(figure: Figure, folder: Path, formats: Sequence[str] = FORMATS) -> list
 # -- parts of a description ---
 
 
-def tip(field: str, title: str, form: str | None = None) -> Any:
+def text(field: str, **more: Any) -> dict[str, Any]:
+    """An encoding of the field as names."""
+    return {"field": field, "type": "nominal", **more}
+
+
+def number(field: str, **more: Any) -> dict[str, Any]:
+    """An encoding of the field as a quantity."""
+    return {"field": field, "type": "quantitative", **more}
+
+
+def tip(field: str, title: str, form: str | None = None) -> dict[str, Any]:
     """A line of a tooltip; with `form` a number, in that format of d3."""
-    alt = altair()
-    kind = "Q" if form else "N"
-    return alt.Tooltip(f"{field}:{kind}", title=title, **({"format": form} if form else {}))
+    return number(field, title=title, format=form) if form else text(field, title=title)
 
 
-def named_colour(name: str) -> Any:
+def named_colour(name: str) -> dict[str, Any]:
     """A colour by its name in `THEMES`."""
-    alt = altair()
-    return alt.ColorValue(alt.ExprRef(name))
+    return {"value": {"expr": name}}
 
 
-def on_ramp(deep: str) -> Any:
+def on_ramp(deep: str) -> dict[str, Any]:
     """The colour of text on a colour scale: another one where the test `deep` holds."""
     return {"condition": {"test": deep, "value": {"expr": "deep"}}, "value": {"expr": "ink"}}
 
 
-def either(test: str, then: float, otherwise: float) -> Any:
+def either(test: str, then: float, otherwise: float) -> dict[str, Any]:
     """A value that depends on a test."""
     return {"condition": {"test": test, "value": then}, "value": otherwise}
 
 
-def template(chart: Any, **params: Any) -> dict[str, Any]:
-    """The chart as a specification without data. Named colours become parameters that a page can set; `params` are more."""
-    spec = chart.to_dict(validate=False)
-    spec.pop("config", None)
+def template(chart: Mapping[str, Any], **params: Any) -> dict[str, Any]:
+    """The chart as a whole specification. Named colours become parameters that a page can set; `params` are more."""
     named = {**THEMES["light"]["params"], **params}
-    spec["params"] = [{"name": name, "value": value} for name, value in named.items()]
-    return dict(spec)
+    return {"$schema": _SCHEMA, **chart, "params": [{"name": name, "value": value} for name, value in named.items()]}
 
 
 def filled(spec: Mapping[str, Any], datasets: Mapping[str, list[dict[str, Any]]], **params: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.reports import figures as draw
 from crosswind.reports import overviews
-from crosswind.reports.drawing import THEMES, Figure, runtime, unique_names
+from crosswind.reports.bundle import runtime
+from crosswind.reports.drawing import THEMES, Figure, unique_names
 from crosswind.reports.gather import ShiftDraw, StudyRecord, no_collection
 from crosswind.reports.layout import is_numeric, shown
 from crosswind.reports.results import Place
