@@ -219,9 +219,7 @@ class TrainingRows:
         assert self._values is not None
         return self._values[rows]
 
-    def _gather(
-        self, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
-    ) -> Iterator[Tensor]:
+    def _gather(self, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int) -> Iterator[Tensor]:
         """The views of the rows, each as a model takes it."""
         place = torch.from_numpy(self._place[rows]).to(self._device)
         x = self._pixels.index_select(0, place).permute(0, 3, 1, 2)
