@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["CROP_DRAWS", "affine", "crop_boxes", "resized_crop"]
 
 TRIES = 10
 CROP_DRAWS = 2 * TRIES + 2  # uniform numbers that one sample's crop takes
-CHUNK = 65_536  # pixels at a time: their coordinates stay in the cache
+CHUNK = 131_072  # pixels at a time: their coordinates stay in the cache
+BLENDED = 16_384  # the same where several numbers of each channel are blended
 ONE = 1 << 16  # a pixel's side in fixed point
-FAR = 1 << 30  # coordinates up to here leave room for sums in 32 bits
+SHARES = 1 << 11  # in how many parts the way from one pixel to the next is divided
 
 
 def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nearest") -> Tensor:
@@ -35,81 +39,103 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     last = channels > 1 and x.is_contiguous(memory_format=torch.channels_last)
     x = x if last else x.contiguous()
     out = torch.empty_like(x)
-    steps = _fixed(matrices.to(x.device, torch.float64), height, width)
-    sampled = _nearest if interpolation == "nearest" else _bilinear
-    size = max(1, CHUNK // max(1, height * width))
-    for start in range(0, n, size):
-        part = slice(start, start + size)
-        sampled(x[part], steps[part], fill, last, out[part])
+    steps = _fixed(matrices.detach().cpu().numpy().astype(np.float64), height, width)
+    (_nearest if interpolation == "nearest" else _bilinear)(x, steps, fill, last, out)
     return out
 
 
-def _fixed(matrices: Tensor, height: int, width: int) -> Tensor:
+def _fixed(matrices: NDArray[np.float64], height: int, width: int) -> NDArray[np.signedinteger[Any]]:
     """Integers [n, 2, 3]: what one step right, one step down and the first centre mean in the image, in 1/65536 pixel."""
-    start = matrices[:, :, 2] + matrices[:, :, 0] * 0.5 + matrices[:, :, 1] * 0.5
-    steps = torch.stack([matrices[:, :, 0], matrices[:, :, 1], start], dim=2).mul(ONE).add(0.5).floor()
-    reach = (steps[:, :, 0].abs() * width + steps[:, :, 1].abs() * height + steps[:, :, 2].abs()).amax() if len(steps) else 0
+    matrices[:, :, 2] += matrices[:, :, 0] * 0.5 + matrices[:, :, 1] * 0.5
+    steps = np.floor(matrices * ONE + 0.5)
+    reach = np.abs(steps).max(initial=0.0) * (height + width + 2)
     if not reach < 1 << 60:
-        raise ValueError("affine needs finite matrices, whose places lie within 2^44 pixels")
-    return steps.to(torch.int32 if reach < FAR else torch.int64)
+        raise ValueError("affine needs finite matrices, whose places lie within 2^43 pixels")
+    return steps.astype(np.int32 if reach < 1 << 31 else np.int64)
 
 
-def _places(steps: Tensor, axis: int, offset: int, height: int, width: int) -> Tensor:
-    """Where the centres of all pixels come from along one axis: integers [n, h, w] in 1/65536 pixel."""
-    right, down, start = (part[:, None] for part in steps[:, axis].unbind(1))
-    lines = torch.arange(height, dtype=steps.dtype, device=steps.device) * down
-    columns = torch.arange(width, dtype=steps.dtype, device=steps.device) * right
-    columns += start + offset
-    return lines[:, :, None] + columns[:, None, :]
+def _sides(steps: NDArray[np.signedinteger[Any]], axis: int, offset: int, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What the place of a pixel's centre along one axis is the sum of: a number a line [n, h, 1], and one a column [n, 1, w].
+
+    Where the place is the same in all lines, or all columns, of every image, that side has the length 1: shears and moves take
+    half of the time.
+    """
+    right, down, start = (steps[:, axis, part, None] for part in range(3))
+    lines, columns = start + steps.dtype.type(offset), np.zeros_like(start)
+    if down.any():
+        lines = lines + down * np.arange(x.shape[2], dtype=steps.dtype)
+    if right.any():
+        columns = right * np.arange(x.shape[3], dtype=steps.dtype)
+    return torch.from_numpy(lines[:, :, None]).to(x.device), torch.from_numpy(columns[:, None, :]).to(x.device)
 
 
-def _nearest(x: Tensor, steps: Tensor, fill: int, last: bool, out: Tensor) -> None:
+def _cells(lines: Tensor, columns: Tensor, size: int, space: Tensor) -> Tensor:
+    """The cells of a framed side in which places lie: integers in [0, size + 1], [n, h or 1, w or 1]; `space` [n, h, w] is used."""
+    full = lines.shape[1] == space.shape[1] and columns.shape[2] == space.shape[2]
+    return torch.add(lines, columns, out=space if full else None).bitwise_right_shift_(16).clamp_(0, size + 1)
+
+
+def _nearest(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last: bool, out: Tensor) -> None:
     n, channels, height, width = x.shape
     # A frame of one pixel of `fill` all round: what lies outside is found there, so that nothing need be chosen afterwards.
     high, wide = height + 2, width + 2
-    place = _places(steps, 1, ONE, height, width)
-    place >>= 16
-    place.clamp_(0, high - 1)
-    place *= wide
-    across = _places(steps, 0, ONE, height, width)
-    across >>= 16
-    place += across.clamp_(0, wide - 1)
-    place += torch.arange(n, dtype=place.dtype, device=x.device).mul_(high * wide)[:, None, None]
-    where = place.view(-1)
-    if last:
-        framed = x.new_full((n, high, wide, channels), fill)
-        framed[:, 1:-1, 1:-1] = x.permute(0, 2, 3, 1)
-        torch.index_select(framed.view(-1, channels), 0, where, out=out.permute(0, 2, 3, 1).view(-1, channels))
-        return
-    framed = x.new_full((n, high, wide), fill)
-    for channel in range(channels):
-        framed[:, 1:-1, 1:-1] = x[:, channel]
-        out[:, channel] = framed.view(-1).index_select(0, where).view(n, height, width)
+    down, across = _sides(steps, 1, ONE, x), _sides(steps, 0, ONE, x)
+    size = max(1, min(n, CHUNK // max(1, height * width)))
+    # Used again for every chunk: new memory costs as much as the arithmetic.
+    index, space = down[0].new_empty(2, size, height, width).unbind(0)
+    bases = torch.arange(size, dtype=index.dtype, device=x.device).mul_(high * wide)[:, None, None]
+    framed = x.new_full((size, high, wide, channels if last else 1), fill)
+    inside = framed[:, 1:-1, 1:-1]
+    taken = x.new_empty(size, height, width)
+    for start in range(0, n, size):
+        count, part = min(size, n - start), slice(start, start + size)
+        if count < size:
+            index, space, bases, framed, inside, taken = (a[:count] for a in (index, space, bases, framed, inside, taken))
+        below = _cells(down[0][part], down[1][part], height, index).mul_(wide).add_(bases)
+        torch.add(below.expand_as(index), _cells(across[0][part], across[1][part], width, space), out=index)
+        if last:
+            inside.copy_(x[part].permute(0, 2, 3, 1))
+            found = out[part].permute(0, 2, 3, 1).view(-1, channels)
+            torch.index_select(framed.view(-1, channels), 0, index.view(-1), out=found)
+            continue
+        for channel in range(channels):
+            inside[..., 0].copy_(x[part, channel])
+            torch.index_select(framed.view(-1), 0, index.view(-1), out=taken.view(-1))
+            out[part, channel] = taken
 
 
-def _bilinear(x: Tensor, steps: Tensor, fill: int, last: bool, out: Tensor) -> None:
+def _bilinear(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last: bool, out: Tensor) -> None:
     n, channels, height, width = x.shape
-    down, across = _places(steps, 1, 0, height, width), _places(steps, 0, 0, height, width)
+    down, across = _sides(steps, 1, 0, x), _sides(steps, 0, 0, x)
+    size = max(1, BLENDED // max(1, height * width))
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        places = [lines[part] + columns[part] for lines, columns in (down, across)]
+        _blended(x[part], places[0], places[1], fill, last, out[part])
+
+
+def _blended(x: Tensor, down: Tensor, across: Tensor, fill: int, last: bool, out: Tensor) -> None:
+    n, channels, height, width = x.shape
     outside = (down < 0) | (down >= height * ONE) | (across < 0) | (across >= width * ONE)
     (upper, lower, v), (nearer, farther, u) = _neighbours(down, height), _neighbours(across, width)
-    base = torch.arange(n, dtype=steps.dtype, device=x.device).mul_(height * width)[:, None, None]
+    base = torch.arange(n, dtype=upper.dtype, device=x.device).mul_(height * width)[:, None, None]
     upper, lower = upper.mul_(width).add_(base), lower.mul_(width).add_(base)
-    corners = [(line + column).view(-1) for line in (upper, lower) for column in (nearer, farther)]
     pixels = x.permute(0, 2, 3, 1).reshape(-1, channels) if last else x.transpose(0, 1).reshape(channels, -1)
-    taken = [pixels.index_select(0 if last else 1, corner).to(torch.int32) for corner in corners]
-    shape = (-1, 1) if last else (1, -1)
-    u, v = u.view(shape), v.view(shape)
-    for left, right in (taken[:2], taken[2:]):
-        right.sub_(left).mul_(u)
-        left.mul_(2048).add_(right)
-    top, bottom = taken[0], taken[2]
-    bottom.sub_(top).mul_(v)
-    found = top.mul_(2048).add_(bottom).add_(1 << 21).bitwise_right_shift_(22)
-    found.masked_fill_(outside.view(shape), fill)
-    if last:
-        out.permute(0, 2, 3, 1).view(-1, channels).copy_(found)
-    else:
-        out.copy_(found.view(channels, n, height, width).transpose(0, 1))
+    rows, shape = (0, (n, height, width, channels)) if last else (1, (channels, n, height, width))
+    u, v = (share.unsqueeze(3 if last else 0) for share in (u, v))
+    blend = []
+    for line in (upper, lower):
+        left, right = (
+            pixels.index_select(rows, (line + column).expand(n, height, width).reshape(-1)).view(shape).to(torch.int32)
+            for column in (nearer, farther)
+        )
+        blend.append(right.sub_(left).mul_(u).add_(left.mul_(SHARES)))
+    top, bottom = blend
+    found = (
+        bottom.sub_(top).mul_(v).add_(top.mul_(SHARES)).add_(SHARES * SHARES // 2).bitwise_right_shift_(2 * SHARES.bit_length() - 2)
+    )
+    found.masked_fill_(outside.unsqueeze(3 if last else 0), fill)
+    out.copy_(found.permute(0, 3, 1, 2) if last else found.transpose(0, 1))
 
 
 def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
