@@ -10,7 +10,7 @@ from crosswind.cli.options import AsJson, print_json
 
 __all__ = ["list_command", "room_of"]
 
-ROOMS = ("methods", "models", "sources", "shifts", "transforms", "estimators", "studies")
+ROOMS = ("methods", "models", "sources", "shifts", "transforms", "text-transforms", "estimators", "studies")
 
 
 def room_of(word: str) -> str:
@@ -25,11 +25,14 @@ def room_of(word: str) -> str:
 
 def list_command(
     kind: Annotated[
-        str | None, typer.Argument(metavar="KIND", help="methods, models, sources, shifts, transforms, estimators or studies.")
+        str | None,
+        typer.Argument(
+            metavar="KIND", help="methods, models, sources, shifts, transforms, text-transforms, estimators or studies."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what there is: methods, models, sources, shifts, transforms, estimators, studies."""
+    """List what there is: methods, models, sources, shifts, transforms, text-transforms, estimators, studies."""
     if kind is None:
         rows = [{"name": room, "count": len(_rows(room))} for room in ROOMS]
     else:

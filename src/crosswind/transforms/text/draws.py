@@ -1,0 +1,64 @@
+"""Random numbers for one text: a sequence of whole numbers that its key alone decides."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import hash64, seed_of
+
+__all__ = ["Draws", "copy_keys"]
+
+_BLOCK = 64
+_STREAM = seed_of(0, "text draws")
+
+
+class Draws:
+    """The random numbers of one text, in the order in which they are asked for.
+
+    Number j is a hash of the key and j (`core.seeds.hash64`): nothing else decides it, no generator and no other text.
+    """
+
+    def __init__(self, key: int) -> None:
+        """`key`: any whole number, of which the lower 64 bits count."""
+        bits = np.array([int(key) & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
+        # Hashed once more: numbers under two keys that differ by the hash's own step would be one sequence, begun at two places.
+        self._key = int(hash64(bits, _STREAM)[0])
+        self._made = 0
+        self._block: list[int] = []
+
+    def below(self, bound: int) -> int:
+        """A whole number of range(bound), each equally likely to within bound / 2**64; bound > 0."""
+        return (self._word() * bound) >> 64
+
+    def uniform(self) -> float:
+        """A number in [0, 1), a multiple of 2**-53."""
+        return (self._word() >> 11) * 2.0**-53
+
+    def distinct(self, count: int, bound: int) -> list[int]:
+        """`count` different whole numbers of range(bound) in random order; all of them where there are fewer."""
+        # Fisher and Yates's shuffle, of which only the places that were touched are kept: two of a thousand cost two steps.
+        moved: dict[int, int] = {}
+        out = []
+        for place in range(min(count, bound)):
+            other = place + self.below(bound - place)
+            out.append(moved.get(other, other))
+            moved[other] = moved.get(place, place)
+        return out
+
+    def _word(self) -> int:
+        place = self._made % _BLOCK
+        if place == 0:
+            self._block = hash64(np.arange(self._made, self._made + _BLOCK), self._key).tolist()
+        self._made += 1
+        return self._block[place]
+
+
+def copy_keys(ids: NDArray[np.integer], copy: int, seed: int) -> NDArray[np.uint64]:
+    """The keys of the `copy`-th changed copy of texts: uint64 [n], by seed, row id and copy number, and nothing else.
+
+    `ids`: int64 [n], the stable ids of the rows.
+    """
+    # Ids and copies are small whole numbers: each is hashed before they meet, or their sums would collide.
+    row = hash64(np.asarray(ids), seed_of(seed, "text rows"))
+    return hash64(row ^ np.uint64(seed_of(seed, "text copies", copy)), seed_of(seed, "text keys"))

@@ -1,0 +1,65 @@
+"""Random replacement: some tokens of a text become random tokens of a vocabulary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from crosswind.core.errors import InputError, shown
+from crosswind.core.knobs import knob
+from crosswind.core.registry import register
+from crosswind.transforms.text.base import TextTransform, edits
+from crosswind.transforms.text.draws import Draws
+
+__all__ = ["RandomReplacement", "random_replacement"]
+
+
+@final
+@register("random-replacement", kind="text-transform")
+@dataclass(frozen=True)
+class RandomReplacement(TextTransform):
+    """Replaces a share of the tokens, at random places, by random tokens of a vocabulary.
+
+    max(1, floor(rate x length)) different places are drawn, and for each a token of the vocabulary, all equally likely but the one
+    that stands there. The paper gives the share alone; that a place keeps no token, and the rounding, are ours. At its default it
+    is the transform of NI-RandRep (Ng et al. 2022, appendix A.5).
+    """
+
+    vocabulary: Sequence[str] = knob(doc="The tokens to draw from, each once.")
+    rate: float = knob(0.15, domain="[0, 1]", source="ng2022 A.5", doc="The share of tokens that is replaced.")
+
+    def __post_init__(self) -> None:
+        given: object = self.vocabulary
+        field = f"{self.title}.vocabulary"
+        if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(token, str) for token in given):
+            raise InputError(field, f"must be a list of tokens, not {shown(given)}")
+        if not given:
+            raise InputError(field, "is empty: there is no token to draw")
+        if len(set(given)) < len(given):
+            raise InputError(field, f"holds the token {Counter(given).most_common(1)[0][0]!r} more than once")
+        object.__setattr__(self, "vocabulary", tuple(given))
+        super().__post_init__()
+
+    def changed(self, tokens: list[str], draws: Draws) -> list[str]:
+        """`tokens` with some replaced: as many as there were."""
+        size = len(self.vocabulary)
+        for place in draws.distinct(edits(self.rate, len(tokens)), len(tokens)):
+            drawn = draws.below(size)
+            if self.vocabulary[drawn] == tokens[place] and size > 1:
+                # One of the others: with the chance of coming here, all of them stay equally likely.
+                drawn = (drawn + 1 + draws.below(size - 1)) % size
+            tokens[place] = self.vocabulary[drawn]
+        return tokens
+
+
+def random_replacement(tokens: Sequence[str], key: int, vocabulary: Sequence[str], rate: float = 0.15) -> list[str]:
+    """One text by `RandomReplacement`: a new list of as many tokens, decided by the arguments alone.
+
+    `key`: a whole number, of which the lower 64 bits count. `vocabulary`: different tokens; they are checked at every call, so for
+    many texts make the `RandomReplacement` once. `rate` in [0, 1]. Raises `InputError`.
+    """
+    return RandomReplacement(vocabulary, rate)([tokens], np.array([key & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0]

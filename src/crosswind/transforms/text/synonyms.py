@@ -1,0 +1,198 @@
+"""Where synonyms come from: a bundled lexicon of everyday English, or the files of WordNet on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple, Protocol, final, runtime_checkable
+
+from crosswind.core.errors import DataError
+
+__all__ = ["Bundled", "Synonyms", "WordNet", "provider"]
+
+LEXICON = Path(__file__).with_name("lexicon.txt")
+PARTS = ("noun", "verb", "adj", "adv")
+
+# The endings that the documentation of WordNet (morphy, 7WN) lists: what an inflected form ends in, and its base form.
+ENDINGS = {
+    "noun": ("s ", "ses s", "xes x", "zes z", "ches ch", "shes sh", "men man", "ies y"),
+    "verb": ("s ", "ies y", "es e", "es ", "ed e", "ed ", "ing e", "ing "),
+    "adj": ("er ", "est ", "er e", "est e"),
+    "adv": (),
+}
+
+
+@runtime_checkable
+class Synonyms(Protocol):
+    """Whatever knows synonyms."""
+
+    def of(self, word: str) -> Sequence[str]:
+        """The synonyms of a word in lower case, in an order that is always the same; empty where none is known.
+
+        A synonym may be several words with spaces between; the word itself is none of them.
+        """
+        ...
+
+
+def provider(of: str | Synonyms) -> Synonyms:
+    """The provider that a setting stands for: `"bundled"`, the path of a folder with the files of WordNet, or itself."""
+    if not isinstance(of, str):
+        return of
+    return Bundled() if of == "bundled" else WordNet(of)
+
+
+@final
+@dataclass(frozen=True)
+class Bundled:
+    """The bundled lexicon: some 900 groups of everyday English words, written for Crosswind (`lexicon.txt`).
+
+    Words are found in the form in which they stand there; a word of several groups has the words of all of them. It suits reviews
+    and news; for anything else, and for wide coverage, take `WordNet`.
+    """
+
+    def of(self, word: str) -> Sequence[str]:
+        """The other words of the groups that `word` stands in; see `Synonyms.of`."""
+        return _lexicon().get(word, ())
+
+
+@cache
+def _lexicon() -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for line in LEXICON.read_text(encoding="utf-8").splitlines():
+        group = [word.strip() for word in line.partition("#")[0].split(",") if word.strip()]
+        for word in group:
+            others = found.setdefault(word, [])
+            others += [other for other in group if other != word and other not in others]
+    return {word: tuple(others) for word, others in found.items()}
+
+
+@final
+@dataclass(frozen=True)
+class WordNet:
+    """WordNet's own files in a folder: `index.*`, `data.*` and `*.exc` for noun, verb, adj and adv.
+
+    On Debian the package wordnet-base puts them into /usr/share/wordnet; elsewhere, `path` is the folder `dict` of the database
+    files of WordNet 3.x. The synonyms of a word are the other words of all its senses, nouns first, the most frequent sense first.
+    An inflected form has the synonyms of its base form, in their base forms ("dogs": hound, ...), as the lookup of NLTK with which
+    EDA was published does. Files are read once in a process, at the first word. Raises `DataError` where one is missing or damaged.
+    """
+
+    path: str | Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", str(self.path))
+
+    def of(self, word: str) -> Sequence[str]:
+        """The synonyms of `word`, in lower case, underscores as spaces; see `Synonyms.of`."""
+        return _in_wordnet(str(self.path), word)
+
+
+class _Part(NamedTuple):
+    """The files of one part of speech: lines of the index by word, base forms of irregular words, sets of synonyms as they lie."""
+
+    folder: str
+    name: str
+    lines: dict[bytes, bytes]
+    exceptions: dict[bytes, list[bytes]]
+    data: bytes
+
+
+@lru_cache(maxsize=1 << 17)
+def _in_wordnet(folder: str, word: str) -> tuple[str, ...]:
+    asked = word.replace(" ", "_").encode(errors="surrogatepass")
+    found: dict[str, None] = {}
+    forms = {word}
+    for part in _parts(folder):
+        for form in _forms(part, asked):
+            forms.add(form.decode(errors="surrogatepass").replace("_", " "))
+            for offset in _offsets(part, form):
+                found.update(dict.fromkeys(_words_at(part, offset)))
+    return tuple(synonym for synonym in found if synonym not in forms)
+
+
+@cache
+def _parts(folder: str) -> tuple[_Part, ...]:
+    return tuple(_read_part(folder, name) for name in PARTS)
+
+
+def _read_part(folder: str, name: str) -> _Part:
+    index = dict(_entry(line, folder, f"index.{name}") for line in _lines(folder, f"index.{name}"))
+    if not index:
+        raise _damaged(folder, f"index.{name}", "it has no words")
+    exceptions = {line.split()[0]: line.split()[1:] for line in _lines(folder, f"{name}.exc") if line.strip()}
+    return _Part(folder, name, index, exceptions, _bytes(folder, f"data.{name}"))
+
+
+def _bytes(folder: str, name: str) -> bytes:
+    try:
+        return (Path(folder) / name).read_bytes()
+    except FileNotFoundError:
+        raise DataError(
+            f"{folder} has no file {name}: WordNet's files are needed there (on Debian, package wordnet-base puts them into "
+            "/usr/share/wordnet)"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{name} of WordNet in {folder} cannot be read: {error.strerror or error}") from None
+
+
+def _lines(folder: str, name: str) -> list[bytes]:
+    # The licence at the top of a file stands in lines that begin with two spaces.
+    return [line for line in _bytes(folder, name).splitlines() if line and not line.startswith(b"  ")]
+
+
+def _entry(line: bytes, folder: str, name: str) -> tuple[bytes, bytes]:
+    word, space, rest = line.partition(b" ")
+    if not space:
+        raise _damaged(folder, name, f"it has the line {line[:40].decode(errors='replace')!r}")
+    return word, rest
+
+
+def _forms(part: _Part, word: bytes) -> list[bytes]:
+    """The words of the index that `word` is or is a form of."""
+    if word in part.exceptions:
+        candidates = [word, *part.exceptions[word]]
+    else:
+        candidates = [word]
+        for rule in ENDINGS[part.name]:
+            ending, base = rule.encode().split(b" ")
+            if word.endswith(ending):
+                candidates.append(word[: len(word) - len(ending)] + base)
+    return [form for form in dict.fromkeys(candidates) if form in part.lines]
+
+
+def _offsets(part: _Part, word: bytes) -> list[int]:
+    # pos synset_cnt p_cnt [pointer...] sense_cnt tagsense_cnt offset...
+    fields = part.lines[word].split()
+    try:
+        offsets = [int(field) for field in fields[len(fields) - int(fields[1]) :]]
+        if not offsets or len(fields) != 5 + int(fields[2]) + len(offsets):
+            raise ValueError
+    except (ValueError, IndexError):
+        raise _damaged(
+            part.folder, f"index.{part.name}", f"the line of {word.decode(errors='replace')!r} is not as it should be"
+        ) from None
+    return offsets
+
+
+def _words_at(part: _Part, offset: int) -> list[str]:
+    # offset lex_filenum ss_type w_cnt (hexadecimal) word lex_id [word lex_id...] ...
+    end = part.data.find(b"\n", offset)
+    fields = part.data[offset : end if end >= 0 else None].split(b" ")
+    try:
+        if int(fields[0]) != offset:
+            raise ValueError
+        count = int(fields[3], 16)
+        words = [word.decode() for word in fields[4 : 4 + 2 * count : 2]]
+        if count < 1 or len(words) != count or not all(words):
+            raise ValueError
+    except (ValueError, IndexError):
+        what = f"there is no set of synonyms at byte {offset}, where index.{part.name} points"
+        raise _damaged(part.folder, f"data.{part.name}", what) from None
+    # An adjective may end in where it stands in a sentence, as in "galore(ip)".
+    return [word.partition("(")[0].replace("_", " ").lower() for word in words]
+
+
+def _damaged(folder: str, name: str, what: str) -> DataError:
+    return DataError(f"{name} of WordNet in {folder} is damaged or of another version: {what}")

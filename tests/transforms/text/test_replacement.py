@@ -1,0 +1,131 @@
+"""Random replacement: how many tokens, where, and by what."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.transforms.text.test_draws import even
+
+from crosswind.core.errors import InputError
+from crosswind.core.registry import facts, load
+from crosswind.transforms.text.base import edits
+from crosswind.transforms.text.draws import copy_keys
+from crosswind.transforms.text.replacement import RandomReplacement, random_replacement
+
+WORDS = tuple(f"w{number}" for number in range(50))
+TOKENS = st.lists(st.text("aZ é日😀'\n\0", max_size=4), max_size=30)
+TEXT = ["a", "text", "of", "just", "ten", "words", ",", "and", "a", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "count", "expected"),
+    [
+        (0.15, 1, 1), (0.15, 6, 1), (0.15, 13, 1), (0.15, 14, 2), (0.15, 20, 3), (0.15, 100, 15),
+        (0.1, 9, 1), (0.1, 19, 1), (0.1, 20, 2), (0.1, 30, 3), (0.29, 100, 29), (0.57, 100, 57),
+        (0.0, 100, 0), (1.0, 7, 7), (1.0, 1, 1), (0.5, 0, 0), (1e-9, 5, 1),
+    ],
+)  # fmt: skip
+def test_a_rate_stands_for_a_number_of_tokens(rate: float, count: int, expected: int) -> None:
+    assert edits(rate, count) == expected
+
+
+def test_exactly_so_many_places_change_and_all_are_equally_likely() -> None:
+    """0.2 x 10: two of ten places, each as often as any other, by words of the vocabulary, each as often as any other."""
+    places, words = Counter[object](), Counter[object]()
+    for out in RandomReplacement(WORDS, 0.2)([TEXT] * 2000, np.arange(2000, dtype=np.uint64)):
+        changed = [place for place in range(10) if out[place] != TEXT[place]]
+        assert len(out) == 10 and len(changed) == 2
+        places.update(changed)
+        words.update(out[place] for place in changed)
+    assert even(places, 10)
+    assert even(words, 50)
+
+
+def test_a_replaced_token_is_another_one_and_all_others_are_equally_likely() -> None:
+    drawn = Counter(out for (out,) in RandomReplacement(WORDS[:4])([["w1"]] * 2000, np.arange(2000, dtype=np.uint64)))
+    assert set(drawn) == {"w0", "w2", "w3"}
+    assert even(drawn, 3)
+    assert random_replacement(["w0", "x"], 0, ["w0"], 1.0) == ["w0", "w0"]
+
+
+def test_same_text_alone_and_in_any_batch() -> None:
+    texts = [TEXT[:length] for length in range(11)]
+    keys = copy_keys(np.arange(11), 0, 0)
+    transform = RandomReplacement(WORDS)
+    together = transform(texts, keys)
+    assert together[0] == [] and [len(out) for out in together] == list(range(11))
+    order = np.random.default_rng(0).permutation(11)
+    assert transform([texts[i] for i in order], keys[order]) == [together[i] for i in order]
+    for text, key, out in zip(texts, keys, together, strict=True):
+        assert transform([text], np.array([key])) == [out] == [random_replacement(tuple(text), int(key), list(WORDS))]
+    assert texts[10] == TEXT
+    assert transform([], keys[:0]) == []
+
+
+def test_the_values_of_version_1() -> None:
+    assert random_replacement(TEXT, 1, WORDS) == GOLDEN
+    assert facts("text-transforms", "random-replacement").version == 1
+
+
+@settings(max_examples=40)
+@given(TOKENS, st.integers(0, 2**64 - 1), st.floats(0, 1), st.integers(1, 9))
+def test_any_text(tokens: list[str], key: int, rate: float, size: int) -> None:
+    before = list(tokens)
+    out = random_replacement(tokens, key, WORDS[:size], rate)
+    assert tokens == before
+    assert len(out) == len(tokens)
+    changed = sum(one != other for one, other in zip(out, tokens, strict=True))
+    if size == 1:
+        assert changed <= edits(rate, len(tokens))
+    else:
+        assert changed == edits(rate, len(tokens))
+    assert out == random_replacement(tokens, key, WORDS[:size], rate)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"rate": 1.01}, r"random-replacement.rate: must be in \[0, 1\], not 1.01"),
+        ({"rate": -0.1}, "random-replacement.rate"),
+        ({"rate": float("nan")}, "random-replacement.rate"),
+        ({"rate": "0.1"}, "random-replacement.rate"),
+        ({"vocabulary": []}, "random-replacement.vocabulary: is empty"),
+        ({"vocabulary": "abc"}, "random-replacement.vocabulary: must be a list of tokens"),
+        ({"vocabulary": [1, 2]}, "random-replacement.vocabulary: must be a list of tokens"),
+        ({"vocabulary": None}, "random-replacement.vocabulary: must be a list of tokens"),
+        ({"vocabulary": ["a", "b", "a"]}, "random-replacement.vocabulary: holds the token 'a' more than once"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        RandomReplacement(**{"vocabulary": WORDS, **settings})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=words):
+        random_replacement(TEXT, 0, **{"vocabulary": WORDS, **settings})  # type: ignore[arg-type]
+
+
+def test_a_batch_must_be_lists_of_tokens_with_a_key_each() -> None:
+    transform, keys = RandomReplacement(WORDS), np.zeros(1, dtype=np.uint64)
+    for texts, words in [
+        ("a text", "needs a list of texts"),
+        (["a text"], "needs each text as a list of tokens, not as 'a text'"),
+        ([[1, 2]], "needs each text as a list of tokens"),
+        ([TEXT, TEXT], "needs one key for each of 2 texts, not 1"),
+    ]:
+        with pytest.raises(InputError, match=f"text transform 'random-replacement': {words}"):
+            transform(texts, keys)  # type: ignore[arg-type]
+
+
+def test_it_is_found_without_the_class() -> None:
+    assert [item.name for item in facts("text-transforms", "random-replacement").knobs] == ["vocabulary", "rate"]
+    assert facts("text-transforms", "random-replacement").knobs[1].default == 0.15
+    assert load("text-transforms", "random-replacement") is RandomReplacement
+    with pytest.raises(InputError, match="unknown transform 'random-replacement'"):
+        facts("transforms", "random-replacement")
+
+
+# What changes this changes the class's `version` as well.
+GOLDEN = ["a", "text", "of", "w11", "ten", "words", ",", "and", "a", "stop"]
