@@ -40,7 +40,22 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     x = x if last else x.contiguous()
     out = torch.empty_like(x)
     steps = _fixed(matrices.detach().cpu().numpy().astype(np.float64), height, width)
-    (_nearest if interpolation == "nearest" else _bilinear)(x, steps, fill, last, out)
+    if interpolation == "bilinear":
+        _bilinear(x, steps, fill, last, out)
+        return out
+    # Moves and shears of whole lines copy them in one piece: a tenth of the time.
+    whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
+    for sampled, rows in ((_lines, np.flatnonzero(whole)), (_nearest, np.flatnonzero(~whole))):
+        if len(rows) == n:
+            sampled(x, steps, fill, last, out)
+        elif len(rows):
+            where = torch.from_numpy(rows).to(x.device)
+            dense, whole_out = (part.permute(0, 2, 3, 1) if last else part for part in (x, out))
+            some = dense.index_select(0, where)
+            some = some.permute(0, 3, 1, 2) if last else some
+            done = torch.empty_like(some)
+            sampled(some, steps[rows], fill, last, done)
+            whole_out.index_copy_(0, where, done.permute(0, 2, 3, 1) if last else done)
     return out
 
 
@@ -102,6 +117,32 @@ def _nearest(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last: 
             inside[..., 0].copy_(x[part, channel])
             torch.index_select(framed.view(-1), 0, index.view(-1), out=taken.view(-1))
             out[part, channel] = taken
+
+
+def _lines(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last: bool, out: Tensor) -> None:
+    """`_nearest` where one step to the right is one pixel to the right: every line comes from one place in one line."""
+    n, channels, height, width = x.shape
+    if not last and channels > 1:
+        planes = [part.view(n * channels, 1, height, width) for part in (x, out)]
+        _lines(planes[0], steps.repeat(channels, axis=0), fill, last, planes[1])
+        return
+    numbers = np.arange(height)
+    line = (steps[:, 1, 1:2] * numbers + steps[:, 1, 2:]) >> 16
+    first = np.clip((steps[:, 0, 1:2] * numbers + steps[:, 0, 2:]) >> 16, -width, width)
+    inside = (line >= 0) & (line < height)
+    # Before every line, and after the last, stand as many pixels of `fill`.
+    begin = np.where(inside, (2 * line + 1) * width + first, 0).astype(np.int64)
+    size = max(1, min(n, CHUNK // max(1, height * width)))
+    begin += (np.arange(n) % size * (2 * height * width))[:, None]
+    index = torch.from_numpy(begin).to(x.device)
+    framed = x.new_full((size * 2 * height * width + width, channels), fill)
+    pieces = framed.as_strided((size * 2 * height * width + 1, width * channels), (channels, 1))
+    images = framed[:-width].view(size, height, 2, width, channels)[:, :, 1]
+    for start in range(0, n, size):
+        part, count = slice(start, start + size), min(size, n - start)
+        images[:count].copy_(x[part].permute(0, 2, 3, 1))
+        found = out[part].permute(0, 2, 3, 1).view(-1, width * channels)
+        torch.index_select(pieces, 0, index[part].view(-1), out=found)
 
 
 def _bilinear(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last: bool, out: Tensor) -> None:
