@@ -1,0 +1,223 @@
+"""Changes of colour and detail: brightness, contrast, saturation, coarse pixels, compression. Nothing here is random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crosswind.core.registry import register
+from crosswind.transforms.corruptions.base import Corruption
+from crosswind.transforms.corruptions.compression import through_jpeg
+
+__all__ = ["Brightness", "Contrast", "Jpeg", "Pixelate", "Saturate"]
+
+BRIGHTER = ((0.1, 0.2, 0.3, 0.4, 0.5), (0.05, 0.1, 0.15, 0.2, 0.3))
+LEFT = ((0.4, 0.3, 0.2, 0.1, 0.05), (0.75, 0.5, 0.4, 0.3, 0.15))
+SATURATION = (
+    ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
+    ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
+)
+QUALITY = ((25, 18, 15, 10, 7), (80, 65, 58, 50, 40))
+SCALE = ((0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65))
+
+BITS = 22  # below a grey level in fixed point: 255 levels take 8 bits, one is left for the sign
+CHUNK = 100_000  # values at a time: the integers of a chunk stay in the cache
+
+
+@register("brightness", kind="transform")
+@dataclass(frozen=True)
+class Brightness(Corruption):
+    """A constant added to the value V of hue, saturation and value, cut at 1.
+
+    The constant is 0.1, 0.2, 0.3, 0.4 or 0.5 at severity 1 to 5 (`constants` imagenet), or 0.05, 0.1, 0.15, 0.2, 0.3 (cifar). V is
+    the largest of the three channels; hue and saturation stay, so every channel grows by the same factor as V, and black becomes
+    grey. This is computed in whole numbers, without going to hue and back: it differs from the original's floats by one grey level
+    where the exact result is a whole number, which floats may just miss. A grey image (1 channel) gets the constant itself.
+    As in ImageNet-C, values are cut to whole grey levels downwards. Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    """
+
+    random: ClassVar[bool] = False
+
+    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        factor = _brightness_table(self.constant(*BRIGHTER, x)).to(x.device)
+        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        for part in _parts(x):
+            pixels = x[part].to(torch.int32)
+            # Where all channels are 0 each counts as 1, so that black has a factor too.
+            value = pixels.amax(1, keepdim=True) if pixels.shape[1] == 3 else pixels.clone()
+            grown = factor.index_select(0, value.view(-1)).view_as(value)
+            pixels += value == 0
+            out[part] = pixels.mul_(grown).bitwise_right_shift_(BITS)
+        return out
+
+
+@register("contrast", kind="transform")
+@dataclass(frozen=True)
+class Contrast(Corruption):
+    """Every channel drawn towards its own mean over the image.
+
+    0.4, 0.3, 0.2, 0.1 or 0.05 of the difference is left at severity 1 to 5 (`constants` imagenet), or 0.75, 0.5, 0.4, 0.3, 0.15
+    (cifar). As in ImageNet-C, values are cut to whole grey levels downwards, here after adding 1/1024 of a level, so that what is
+    a whole number exactly is not missed by floats (the original may lose a level there). Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    """
+
+    random: ClassVar[bool] = False
+
+    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        left = self.constant(*LEFT, x)
+        size = x.shape[2] * x.shape[3]
+        # Sums of whole numbers are exact in any order, as long as they stay below 2 to the 24th in float32.
+        kind = torch.float32 if size * 255 < 1 << 24 else torch.float64
+        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        for part in _parts(x):
+            pixels = x[part].to(kind)
+            kept = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).add_(2**-10).to(kind)
+            out[part] = pixels.mul_(left).add_(kept)
+        return out
+
+
+@register("saturate", kind="transform")
+@dataclass(frozen=True)
+class Saturate(Corruption):
+    """Saturation S of hue, saturation and value made a S + b, cut at 1.
+
+    (a, b) is (0.3, 0), (0.1, 0), (2, 0), (5, 0.1) or (20, 0.2) at severity 1 to 5 (`constants` imagenet), or (0.3, 0), (0.1, 0),
+    (1.5, 0), (2, 0.1), (2.5, 0.2) (cifar). V, the largest channel, and the hue stay, so the distance of a channel from V grows by
+    one factor for each pixel; whole numbers, as in `brightness`. A grey pixel has the hue of red: b > 0 makes it reddish, as in
+    the original. An image of 1 channel stays as it is. Values are cut to whole grey levels downwards. Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    """
+
+    random: ClassVar[bool] = False
+
+    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        if x.shape[1] == 1:
+            return x.clone()
+        factor, added = self.constant(*SATURATION, x)
+        table = _saturation_table(factor, added).to(x.device)
+        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        for part in _parts(x):
+            pixels = x[part].to(torch.int32)
+            low, high = pixels.amin(1, keepdim=True), pixels.amax(1, keepdim=True)
+            grown = table.index_select(0, low.add_(high, alpha=256).view(-1)).view_as(high)
+            if added:
+                # Without a hue the tint is red: the other two channels lie one level below V, and the factor is meant for one.
+                pixels[:, 1:] -= (low == high * 257).to(torch.int32)
+            pixels.sub_(high).mul_(grown)  # the distance from V, negative
+            out[part] = pixels.add_(high << BITS).bitwise_right_shift_(BITS)
+        return out
+
+
+@register("pixelate", kind="transform")
+@dataclass(frozen=True)
+class Pixelate(Corruption):
+    """Images made smaller by the means of boxes, and as large as before by repeating pixels.
+
+    The scale is 0.6, 0.5, 0.4, 0.3 or 0.25 at severity 1 to 5 (`constants` imagenet), or 0.95, 0.9, 0.85, 0.75, 0.65 (cifar), and
+    the smaller side a whole number of pixels, cut downwards and at least 1. The same numbers as Pillow's resize with BOX there and
+    back: a box has whole pixels with equal weights, and each of the two directions rounds to a whole grey level. Lines come first
+    here, as in Pillow for all but some tall images, where the order may cost a grey level of rounding. Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    """
+
+    random: ClassVar[bool] = False
+
+    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        scale = self.constant(*SCALE, x)
+        size = (x.shape[2], x.shape[3])
+        smaller = (max(1, int(size[0] * scale)), max(1, int(size[1] * scale)))
+        return torch.cat([_resized(_resized(x[part], smaller), size) for part in _parts(x)])
+
+
+@register("jpeg", kind="transform")
+@dataclass(frozen=True)
+class Jpeg(Corruption):
+    """JPEG compression, by Pillow with 4:2:0 colours, image by image.
+
+    The quality is 25, 18, 15, 10 or 7 at severity 1 to 5 (`constants` imagenet), or 80, 65, 58, 50, 40 (cifar). An image of
+    1 channel is compressed as a grey one. Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    """
+
+    random: ClassVar[bool] = False
+
+    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        return through_jpeg(x, self.constant(*QUALITY, x))
+
+
+def _parts(x: Tensor) -> list[slice]:
+    step = max(1, CHUNK // x[0].numel())
+    return [slice(start, start + step) for start in range(0, len(x), step)]
+
+
+@cache
+def _brightness_table(added: float) -> Tensor:
+    """What a channel is multiplied by, in fixed point, for V of 0 to 255: int32 [256]; for V = 0 it is what 1 is."""
+    value = np.arange(256)
+    # Thousandths of 255 make the sum a whole number: a float would be 60.999 where 61 is meant.
+    grown = np.minimum(value * 1000 + round(added * 1000) * 255, 255_000)
+    # Rounded up: a product whose exact value is whole stays so when it is cut.
+    return torch.from_numpy(-(-(grown << BITS) // (1000 * np.maximum(value, 1)))).to(torch.int32)
+
+
+@cache
+def _saturation_table(factor: float, added: float) -> Tensor:
+    """By what the distance from V grows, in fixed point, at 256 V + the smallest channel: int32 [65536].
+
+    Where the two are equal it is what a distance of 1 becomes. The result's saturation is at most 1, so no product exceeds 255
+    levels.
+    """
+    high, low = np.divmod(np.arange(65536), 256)
+    distance = np.maximum(high - low, 0)
+    grown = np.minimum(round(factor * 1000) * distance + round(added * 1000) * high, 1000 * high)
+    # Rounded down: what is taken from V is never too much.
+    return torch.from_numpy((grown << BITS) // (1000 * np.maximum(distance, 1))).to(torch.int32)
+
+
+def _resized(x: Tensor, size: tuple[int, int]) -> Tensor:
+    # Along the lines first, as Pillow.
+    for side in (3, 2):
+        inside, counts, single = _boxes(x.shape[side], size[side - 2])
+        if single is not None:
+            x = x.index_select(side, single.to(x.device))
+            continue
+        # Sums of whole numbers are exact in float32, whatever the order that a matrix product takes them in.
+        lines = x.to(torch.float32)
+        lines = (lines if side == 3 else lines.mT) @ inside.to(x.device)
+        counts = counts.to(x.device)
+        lines = lines.add_(counts / 2).div_(counts).to(torch.uint8)
+        x = lines if side == 3 else lines.mT
+    return x
+
+
+@cache
+def _boxes(before: int, after: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """How `before` pixels in a line become `after` ones in Pillow with BOX, where they are as many or fewer, or more.
+
+    Float32 [before, after], 1 where a pixel lies in a box; float32 [after], the pixels in each box; int64 [after], the one pixel in
+    each box, if it is one in all. A pixel lies in a box if its centre does, at the box's end included. In Pillow's floats that end
+    may lie a little before or behind a centre that it meets exactly, and the same floats are used here.
+    """
+    scale = before / after
+    wide = max(scale, 1.0)
+    middle = (np.arange(after) + 0.5) * scale
+    first, end = (middle - wide / 2 + 0.5).astype(np.int64), (middle + wide / 2 + 0.5).astype(np.int64)
+    pixel = np.arange(before)[:, None]
+    place = (pixel - middle + 0.5) * (1 / wide)
+    inside = (place > -0.5) & (place <= 0.5) & (pixel >= first) & (pixel < end)
+    counts = inside.sum(0)
+    single = torch.from_numpy(inside.argmax(0)) if (counts == 1).all() else None
+    return torch.from_numpy(inside.astype(np.float32)), torch.from_numpy(counts.astype(np.float32)), single
