@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -152,11 +154,16 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = synthetic_store(Path(name), given.runs)
-        for words, extra in (("tables only", ["--no-page"]), ("tables and page", [])):
-            started = time.perf_counter()
+        # The first report of a user makes the script that draws the figures, which later ones find in the folder of caches.
+        environment = {**os.environ, "XDG_CACHE_HOME": str(Path(name, "caches"))}
+        kinds = (("tables only", ["--no-page"]), ("tables and page, the first time", []), ("tables and page", []))
+        for words, extra in kinds:
+            started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
             command = [sys.executable, "-c", "from crosswind.cli.main import main; main()", "report", str(folder), *extra]
-            subprocess.run(command, check=True, capture_output=True)
-            print(f"{words}: {time.perf_counter() - started:.1f} s")
+            subprocess.run(command, check=True, capture_output=True, env=environment)
+            took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+            busy = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+            print(f"{words}: {took:.1f} s, {busy:.1f} s of the processor")
         page = folder / "report.html"
         print(f"page: {page.stat().st_size / 1e6:.2f} MB")
         from playwright.sync_api import sync_playwright

@@ -60,15 +60,16 @@ def report_command(
         if not paged and figures is None:
             _print([table for name in names for table in tables_of(store, name, tidy=form == "csv")], form, out)
             return
-        from crosswind.reports.gather import gather
+        from crosswind.reports.gather import gather, no_collection
 
-        # What is read for the page serves the tables too: reading is most of the time that a large store takes.
-        records = [gather(store, name) for name in names]
-        _print([table for record in records for table in _record_tables(record, tidy=form == "csv")], form, out)
-        if figures is not None:
-            _draw(records, figures)
-        if paged:
-            typer.echo(make_page(store, records, page), err=True)
+        with no_collection():
+            # What is read for the page serves the tables too: reading is most of the time that a large store takes.
+            records = [gather(store, name) for name in names]
+            _print([table for record in records for table in _record_tables(record, tidy=form == "csv")], form, out)
+            if figures is not None:
+                _draw(records, figures)
+            if paged:
+                typer.echo(make_page(store, records, page), err=True)
 
 
 def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Summary, paired, summary
@@ -17,6 +18,7 @@ __all__ = ["CHOOSING_SETS", "ORACLES", "Entry", "Place", "Results", "Run", "arra
 # selection rule -> the validation set that it reads; a rule that is not here reads the set "validation" to choose among points
 CHOOSING_SETS = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
 ORACLES = ("best-target",)
+_RUN_LABELS = ("study", "data", "shift", "size", "model", "method", "point")
 _RULE_ORDER = ("best-id", "best-ood", "last", "best-target")
 
 
@@ -61,6 +63,7 @@ class Entry:
     undecided: list[int] = field(default_factory=list)
     diverged: list[int] = field(default_factory=list)
     summaries: dict[tuple[str, float, int], Summary | None] = field(default_factory=dict, repr=False, compare=False)
+    differences: dict[Any, tuple[Entry, Difference | None]] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, metric: str) -> dict[int, float]:
         """One metric by seed, without the seeds that do not have it."""
@@ -77,7 +80,11 @@ class Entry:
 
     def difference(self, reference: Entry, metric: str, level: float = 0.95) -> Difference | None:
         """Difference to the reference, paired by seed; None where they share no seed."""
-        return paired(reference.values(metric), self.values(metric), level)
+        key = (id(reference), metric, level, len(self.metrics), len(reference.metrics))
+        if key not in self.differences:
+            # The other side is kept beside the result, so that its id cannot become another's.
+            self.differences[key] = (reference, paired(reference.values(metric), self.values(metric), level))
+        return self.differences[key][1]
 
 
 @dataclass(frozen=True)
@@ -119,41 +126,52 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     where one run has two results for one rule and set.
     """
     runs: dict[Run, tuple[str, str]] = {}
-    scored: dict[tuple[Run, str], dict[str, Mapping[str, Any]]] = {}
-    for item in results:
-        run = _run_of(item)
-        runs[run] = (str(item["status"]), str(item.get("reason") or ""))
-        if item.get("rule") is None or item.get("metrics") is None:
-            continue
-        sets = scored.setdefault((run, str(item["rule"])), {})
-        if item["set"] in sets:
-            raise ValueError(f"two results for {run}, rule {item['rule']}, set {item['set']}")
-        sets[str(item["set"])] = item["metrics"]
+    scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
+    # The results of one run follow each other: what they share is looked at once. A large study has many thousand.
+    for named, some in groupby(results, key=_names_run):
+        run = _run_of(named)
+        rules = scored.get(run, {})
+        for item in some:
+            state = (str(item["status"]), str(item.get("reason") or ""))
+            if item.get("rule") is None or item.get("metrics") is None:
+                continue
+            sets = rules.setdefault(str(item["rule"]), {})
+            if item["set"] in sets:
+                raise ValueError(f"two results for {run}, rule {item['rule']}, set {item['set']}")
+            sets[str(item["set"])] = item["metrics"]
+        runs[run] = state
+        if rules:
+            scored[run] = rules
 
     planned: dict[tuple[str, ...], dict[str, None]] = {}
     for run in runs:
         planned.setdefault(run[:6], {})[run.point] = None
     candidates: dict[tuple[tuple[str, ...], int, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
-    for (run, rule), sets in scored.items():
-        candidates.setdefault((run[:6], run.seed, rule), {})[run] = sets
+    for run, rules in scored.items():
+        for rule, sets in rules.items():
+            candidates.setdefault((run[:6], run.seed, rule), {})[run] = sets
 
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
     for (group, seed, rule), points in candidates.items():
         tried = len(planned[group])
         best = _choose(points, tried, choosing_set(rule))
         any_run = best or next(iter(points))
+        pair = (any_run.shift, any_run.method)
+        partial, diverged = len(points) < tried, best is not None and runs[best][0] == "diverged"
         for set_name, metrics in points[any_run].items():
-            place = Place(any_run.study, any_run.data, any_run.size, any_run.model, set_name, rule)
-            entry = entries.setdefault(place, {}).setdefault((any_run.shift, any_run.method), Entry(tried=tried))
+            at = entries.setdefault(Place(any_run.study, any_run.data, any_run.size, any_run.model, set_name, rule), {})
+            entry = at.get(pair)
+            if entry is None:
+                entry = at[pair] = Entry(tried=tried)
             entry.role = _role(set_name, metrics)
             if best is None:
                 entry.undecided.append(seed)
                 continue
             entry.metrics[seed] = metrics
             entry.chosen[seed] = best.point
-            if len(points) < tried:
+            if partial:
                 entry.partial.append(seed)
-            if runs[best][0] == "diverged":
+            if diverged:
                 entry.diverged.append(seed)
     axes: dict[tuple[str, str, str, str], dict[str, dict[str, None]]] = {}
     for run in runs:
@@ -189,9 +207,10 @@ def _ordered(seen: Sequence[Place]) -> list[Place]:
     return sorted(seen, key=key)
 
 
-def _run_of(item: Mapping[str, Any]) -> Run:
-    def text(name: str) -> str:
-        return "" if item.get(name) is None else str(item[name])
+def _names_run(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (*map(item.get, _RUN_LABELS), item["seed"])
 
-    names = [text(name) for name in ("study", "data", "shift", "size", "model", "method", "point")]
-    return Run(names[0], names[1], names[2], names[3], names[4], names[5], names[6], int(item["seed"]))
+
+def _run_of(named: tuple[Any, ...]) -> Run:
+    study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in named[:-1])
+    return Run(study, data, shift, size, model, method, point, int(named[-1]))

@@ -391,11 +391,13 @@ def _aligned(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
     """Values without an interval or a mark padded, so that means stand under means in a column aligned to the right."""
     out = [list(row) for row in rows]
     for i in range(len(rows[0]) if rows else 0):
-        values = [str(row[i]) for row in rows if isinstance(row[i], str)]
-        for tail in (" ± 0.000", " *") if any("±" in value for value in values) else ():
+        column = "".join(cell for row in rows if isinstance(cell := row[i], str))
+        for tail in (" ± 0.000", " *") if "±" in column else ():
+            if tail[1] not in column:
+                continue
             for row in out:
                 cell = row[i]
-                if isinstance(cell, str) and (tail[1] not in cell) and any(tail[1] in value for value in values):
+                if isinstance(cell, str) and tail[1] not in cell:
                     row[i] = cell + " " * len(tail)
     return tuple(tuple(row) for row in out)
 
