@@ -139,7 +139,7 @@ def test_a_text_never_becomes_empty() -> None:
     assert set(left) == {("a",), ("b",), ("c",), ("d",)}
     assert even(left, 4)
     assert many(only("delete", 1.0), ["one"], 3) == [["one"]] * 3
-    assert many(only("replace", 1.0, Given(one=(" ",))), ["one"], 1) == [["one"]]
+    assert many(only("replace", 1.0, Given(uno=(" ",))), ["uno"], 1) == [["uno"]]
     assert many(EDA(), [], 20) == [[]] * 20
 
 

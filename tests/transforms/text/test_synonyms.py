@@ -149,6 +149,7 @@ def test_a_missing_folder_and_a_file_in_its_place(tmp_path: Path) -> None:
         ("index.noun", r"dog n 2 2", "dog n 0 2", "the line of 'dog' is not as it should be"),
         ("data.noun", r"(?s)  2 Two.*", "", "data.noun .* there is no set of synonyms at byte .*, where index.noun points"),
         ("data.noun", r"  1 ", "  1  ", "there is no set of synonyms at byte"),
+        ("data.noun", r"\d{8}( 03 n 02 dog)", r"00000001\1", "there is no set of synonyms at byte"),
         ("data.noun", r" n 02 dog", " n zz dog", "there is no set of synonyms at byte"),
         ("data.noun", r" n 02 dog", " n 00 dog", "there is no set of synonyms at byte"),
         ("data.noun", r"(?s)hound.*", "", "there is no set of synonyms at byte"),
