@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.transforms.text.test_draws import even
 
+from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts, load
 from crosswind.transforms.text.base import edits
@@ -125,6 +127,15 @@ def test_it_is_found_without_the_class() -> None:
     assert load("text-transforms", "random-replacement") is RandomReplacement
     with pytest.raises(InputError, match="unknown transform 'random-replacement'"):
         facts("transforms", "random-replacement")
+
+
+def test_the_command_line_lists_and_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["list", "text-transforms", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == ["eda", "random-replacement"]
+    for row in rows:
+        assert _status(["show", "text-transform", row["name"]]) == 0
+        assert row["summary"] in capsys.readouterr().out
 
 
 # What changes this changes the class's `version` as well.
