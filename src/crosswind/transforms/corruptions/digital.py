@@ -27,7 +27,7 @@ QUALITY = ((25, 18, 15, 10, 7), (80, 65, 58, 50, 40))
 SCALE = ((0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65))
 
 BITS = 22  # below a grey level in fixed point: 255 levels take 8 bits, one is left for the sign
-CHUNK = 100_000  # values at a time: the integers of a chunk stay in the cache
+CHUNK = 400_000  # values at a time: the integers of a chunk stay in the cache
 
 
 @register("brightness", kind="transform")

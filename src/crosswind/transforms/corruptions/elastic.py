@@ -12,7 +12,7 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.base import Corruption
-from crosswind.transforms.corruptions.smoothing import ONE, smoothed
+from crosswind.transforms.corruptions.fields import ONE, smoothed
 from crosswind.transforms.draws import bits16
 
 __all__ = ["Elastic", "affine_maps"]
@@ -23,7 +23,7 @@ WARP = (
     ((0.0, 0.0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
 )
 SLIP = 244 / 224  # the original wrote 244 where it meant the side of 224; its numbers are kept
-CHUNK = 50_000  # pixels at a time: the integers of a chunk stay in the cache
+CHUNK = 200_000  # pixels at a time: the integers of a chunk stay in the cache
 FIELD = 21  # bits of a channel: three of them are one 64-bit word, and one multiplication serves all
 PLACE_BITS = 8  # below a pixel
 
@@ -38,7 +38,7 @@ class Elastic(Corruption):
     a uniform number of up to 0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224, as in
     the original); for cifar the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03, 0.1, 0.03)
     in this order. Beyond the edges the image is mirrored.
-    Whole numbers throughout: places to 1/256 of a pixel, values between the resamplings to 1/8 of a grey level; the result is cut
+    An image with a side under three pixels stays as it is. Whole numbers throughout: places to 1/256 of a pixel, values between the resamplings to 1/8 of a grey level; the result is cut
     to whole grey levels downwards, as in ImageNet-C.
     Deviations: in images that are not square the original mixes up the two coordinates of the affine map's centre; here it is the
     middle. The PyPI package imagecorruptions leaves the affine map out and has other constants.
@@ -49,6 +49,8 @@ class Elastic(Corruption):
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
         _, channels, height, width = x.shape
+        if min(height, width) < 3:
+            return x.clone()
         unit = min(height, width) * (SLIP if self.constant((True,) * 5, (False,) * 5, x) else 1.0)
         far, smooth, corner = (part * unit for part in self.constant(*WARP, x))
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -56,11 +58,11 @@ class Elastic(Corruption):
         for start in range(0, len(x), step):
             part = slice(start, start + step)
             maps = affine_maps(keys[part], height, width, corner)
-            packed = _resampled(_pack(x[part]), *_affine_places(maps, height, width, x.device), mirror="edge not repeated")
+            packed = _resampled(_pack(x[part]), *_affine_places(maps, height, width, x.device))
             if far:
                 # To 1/8 of a grey level: room for the weights of the second resampling.
                 packed = ((packed + _in_each(1 << 9)) >> 10) & _in_each((1 << 11) - 1)
-                packed = _resampled(packed, *_displaced_places(keys[part], height, width, far, smooth, x.device), mirror="edge repeated")
+                packed = _resampled(packed, *_displaced_places(keys[part], height, width, far, smooth, x.device))
             for channel in range(channels):
                 out[part, channel] = (packed >> (FIELD * channel + 13)).to(torch.uint8)  # the lowest 8 bits
         return out
@@ -90,27 +92,34 @@ def affine_maps(keys: NDArray[np.uint64], height: int, width: int, corner: float
 
 
 def _affine_places(maps: NDArray[np.float64], height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows and columns that pixels come from, in 1/256: two int32 [n, h, w]."""
+    """Rows and columns that pixels come from, in 1/256: two int32 [n, h, w], mirrored at the middles of the outermost pixels."""
     places = []
-    for row in (1, 0):
+    for row, side in ((1, height), (0, width)):
         along = maps[:, row, :1] * np.arange(width) + maps[:, row, 2:]
         down = maps[:, row, 1:2] * np.arange(height)
-        # In 1/1024 first: the two are rounded one by one. A map that goes further than a million pixels ends there.
+        # In 1/1024 first: the two are rounded one by one. A map that goes further than half a million pixels ends there.
         along, down = (np.rint(item * 1024).clip(-(2**29), 2**29).astype(np.int32) for item in (along, down))
         total = torch.from_numpy(along)[:, None].to(device) + torch.from_numpy(down)[:, :, None].to(device)
-        places.append(total.add_(2) >> 2)
+        total.add_(2).bitwise_right_shift_(2)
+        end = (side - 1) << PLACE_BITS
+        if np.abs(along).max() + np.abs(down).max() >= 4 * 2 * end:
+            total.remainder_(2 * end)  # mirrored more than once
+        places.append(torch.minimum(total.abs_(), 2 * end - total))
     return places[0], places[1]
 
 
 def _displaced_places(
     keys: NDArray[np.uint64], height: int, width: int, far: float, smooth: float, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """The same for pixels that are displaced by smoothed noise of `far` pixels."""
+    """The same for pixels that are displaced by smoothed noise of `far` pixels, mirrored at the image's edges, once."""
     noise = bits16(hash64(keys, 2), 2 * height * width, device).view(-1, 2, height, width)
     moves = smoothed(noise.mul_(2).sub_(65535), smooth, "reflect", 3.0).mul_(far * 256 / (65536 * ONE)).round_().to(torch.int32)
-    moves[:, 0] += torch.arange(height, dtype=torch.int32, device=device)[:, None] << PLACE_BITS
-    moves[:, 1] += torch.arange(width, dtype=torch.int32, device=device) << PLACE_BITS
-    return moves[:, 0], moves[:, 1]
+    places = []
+    for axis, side in enumerate((height, width)):
+        grid = (torch.arange(side, dtype=torch.int32, device=device) << PLACE_BITS) + 128
+        place = (moves[:, axis] + (grid[:, None] if axis == 0 else grid)).abs_()
+        places.append(torch.minimum(place, 512 * side - place).sub_(128).clamp_(0, (side - 1) << PLACE_BITS))
+    return places[0], places[1]
 
 
 def _pack(x: Tensor) -> Tensor:
@@ -125,33 +134,24 @@ def _in_each(number: int) -> int:
     return number | number << FIELD | number << 2 * FIELD
 
 
-def _resampled(packed: Tensor, y: Tensor, x: Tensor, mirror: str) -> Tensor:
-    """Bilinear values at places in 1/256 of a pixel, two int32 [n, h, w]: int64 [n, h, w], each channel in 1/8192 of a level.
+def _resampled(packed: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """Bilinear values at places inside the image, two int32 [n, h, w] in 1/256: int64 [n, h, w], channels in 1/8192 of a level.
 
     `packed`: int64 [n, h, w] as by `_pack`. A linear sum of packed words is the packed linear sum, as long as no field overflows.
     """
     n, height, width = packed.shape
-    image = torch.arange(n, dtype=torch.int32, device=packed.device).view(n, 1, 1) * (height * width)
-    row, column = y >> PLACE_BITS, x >> PLACE_BITS
-    upper, lower = (_mirrored(item, height, mirror).mul_(width).add_(image) for item in (row, row + 1))
-    left, right = (_mirrored(item, width, mirror) for item in (column, column + 1))
-    across = (x & 255).to(torch.int64)
-    lines = packed.view(-1)
+    # The last place in a line lies a whole pixel behind the last but one, so that there always is a pixel behind.
+    row, column = (y >> PLACE_BITS).clamp_(max=height - 2), (x >> PLACE_BITS).clamp_(max=width - 2)
+    down, across = y.sub_(row << PLACE_BITS).to(torch.int64), x.sub_(column << PLACE_BITS).to(torch.int64)
+    row += torch.arange(0, n * height, height, dtype=torch.int32, device=packed.device).view(n, 1, 1)
+    index = row.mul_(width).add_(column).view(-1)
+    pixels = packed.reshape(-1)
 
-    def line(start: Tensor) -> Tensor:
-        first = lines.index_select(0, (start + left).view(-1)).view_as(packed)
-        second = lines.index_select(0, (start + right).view(-1)).view_as(packed)
+    def line(start: int) -> Tensor:
+        first, second = (pixels[start + step :].index_select(0, index).view_as(packed) for step in (0, 1))
         second.sub_(first).mul_(across).add_(first.bitwise_left_shift_(8))
         # 19 bits to 13: the other line's weights need eight.
         return second.add_(_in_each(1 << 5)).bitwise_right_shift_(6).bitwise_and_(_in_each((1 << 13) - 1))
 
-    above, below = line(upper), line(lower)
-    return below.sub_(above).mul_((y & 255).to(torch.int64)).add_(above.bitwise_left_shift_(8))
-
-
-def _mirrored(index: Tensor, side: int, mirror: str) -> Tensor:
-    if mirror == "edge repeated":
-        index = index.remainder(2 * side)
-        return torch.minimum(index, 2 * side - 1 - index)
-    index = index.remainder(max(1, 2 * side - 2))
-    return torch.minimum(index, max(1, 2 * side - 2) - index).clamp_(max=side - 1)
+    above, below = line(0), line(width)
+    return below.sub_(above).mul_(down).add_(above.bitwise_left_shift_(8))
