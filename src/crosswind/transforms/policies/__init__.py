@@ -1,0 +1,1 @@
+"""Policies: which operations an image goes through, drawn for every sample on its own."""

@@ -1,0 +1,70 @@
+"""RandAugment: some operations in a row, all of one magnitude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import knob
+from crosswind.core.registry import register
+from crosswind.transforms.base import Transform
+from crosswind.transforms.draws import bits16
+from crosswind.transforms.policies.operations import OPERATIONS, Chains, carried_out, codes, levels, pick, signed
+
+__all__ = ["RandAugment"]
+
+ALL = tuple(name for name in OPERATIONS if name != "invert")
+
+
+@register("randaugment", kind="transform")
+@dataclass(frozen=True)
+class RandAugment(Transform):
+    """RandAugment: `count` operations one after the other, each drawn from fourteen, all of one magnitude, their signs drawn.
+
+    Operations: identity, shears (up to 0.3), translations (up to 150/331 of the side), rotate (30 degrees), brightness, colour,
+    contrast, sharpness (factors 1 +- 0.9), posterize (8 to 4 bits), solarize (from 255 to 0), autocontrast, equalize. `magnitude`
+    is a level out of `bins` between nothing and these. Every sample draws its own operations and signs.
+    Each operation is torchvision's on Pillow images to the level, with its defaults: nearest pixel, black outside.
+    Deviations: geometric operations that follow each other are one resampling (`resampling: once`), where torchvision resamples
+        after each: nothing is rounded between them, and what one moves out of the image the next may bring back. `each` does it
+        torchvision's way, to the pixel. Operations are drawn in steps of 1/65536.
+    Reference: Cubuk, Zoph, Shlens and Le, RandAugment: Practical Automated Data Augmentation with a Reduced Search Space,
+        NeurIPS 2020; magnitudes from torchvision.
+    """
+
+    count: int = knob(2, domain="[1, 16]", source="Cubuk et al. 2020", doc="operations in a row")
+    magnitude: int = knob(9, domain="[0, 255]", source="Cubuk et al. 2020", doc="level of all operations, from 0 to bins - 1")
+    bins: int = knob(31, domain="[2, 256]", source="torchvision", doc="number of levels between nothing and the strongest")
+    operations: str = knob(
+        "all",
+        domain="{all, identity, shear-x, shear-y, translate-x, translate-y, rotate, brightness, colour, contrast, sharpness, "
+        "posterize, solarize, autocontrast, equalize}",
+        doc="all fourteen, or the name of the only one that is drawn",
+    )
+    resampling: str = knob("once", domain="{once, each}", doc="geometric operations in a row: composed into one, or one by one")
+
+    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("magnitude", (3, 9, 15, 21, 30))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.magnitude >= self.bins:
+            raise InputError(
+                f"{self.title}.magnitude", f"must be in [0, {self.bins - 1}] with {self.bins} bins, not {self.magnitude}"
+            )
+
+    def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
+        """What each sample goes through, images being of `size` (h, w)."""
+        drawn = bits16(keys, 2 * self.count).numpy()
+        names = codes(ALL if self.operations == "all" else (self.operations,))
+        operations = names[pick(drawn[:, 0::2], len(names))]
+        magnitudes = levels("randaugment", self.bins, size)[operations, self.magnitude]
+        return Chains(operations, signed(operations, magnitudes, drawn[:, 1::2] < 32768))
+
+    def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        return carried_out(x, self.chains(keys, (x.shape[2], x.shape[3])), once=self.resampling == "once")
