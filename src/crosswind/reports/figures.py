@@ -9,8 +9,7 @@ from crosswind.reports import charts
 from crosswind.reports.drawing import Figure, filled
 from crosswind.reports.gather import SetDraw, ShiftDraw
 from crosswind.reports.overviews import Cost, Ranking
-from crosswind.reports.results import ORACLES, Place, Results
-from crosswind.reports.tables import LEVEL
+from crosswind.reports.results import LEVEL, ORACLES, Place, Results
 
 __all__ = ["change_map", "cost_bars", "draw_map", "rank_dots", "rule_dots", "seed_strips", "worst_map"]
 

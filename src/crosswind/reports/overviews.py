@@ -12,8 +12,8 @@ from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Ranks, mean_ranks
 from crosswind.reports.gather import SetDraw
 from crosswind.reports.layout import Cell
-from crosswind.reports.results import ORACLES, Place, Results
-from crosswind.reports.tables import LEVEL, Table
+from crosswind.reports.results import LEVEL, ORACLES, Place, Results
+from crosswind.reports.tables import Table
 
 __all__ = [
     "Cost",

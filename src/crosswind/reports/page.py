@@ -20,8 +20,8 @@ from crosswind.reports.bundle import runtime
 from crosswind.reports.drawing import THEMES, Figure, unique_names
 from crosswind.reports.gather import ShiftDraw, StudyRecord, no_collection
 from crosswind.reports.layout import is_numeric, shown
-from crosswind.reports.results import Place
-from crosswind.reports.tables import LEVEL, Table, run_table
+from crosswind.reports.results import LEVEL, Place
+from crosswind.reports.tables import Table, run_table
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Summary, paired, summary
 
-__all__ = ["CHOOSING_SETS", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_set"]
+__all__ = ["CHOOSING_SETS", "LEVEL", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_set"]
 
 # selection rule -> the validation set that it reads; a rule that is not here reads the set "validation" to choose among points
 CHOOSING_SETS = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
 ORACLES = ("best-target",)
+LEVEL = 0.95
+"""The level of every interval in a report."""
 _RUN_LABELS = ("study", "data", "shift", "size", "model", "method", "point")
 _RULE_ORDER = ("best-id", "best-ood", "last", "best-target")
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import one_line
-from crosswind.evaluation.compare import t_quantile
 from crosswind.reports.layout import Cell, layout_csv, layout_latex, layout_text
-from crosswind.reports.results import ORACLES, Entry, Place, Results, arrange, choosing_set
+from crosswind.reports.notes import (
+    entry_notes,
+    interval_note,
+    largest,
+    oracle_notes,
+    points_tried,
+    rule_notes,
+    seeds_note,
+    set_notes,
+)
+from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, arrange
 
 __all__ = ["Table", "number_table", "place_tables", "result_tables", "run_table", "shown_places"]
 
-LEVEL = 0.95
 _REASONS_SHOWN = 20
 _NUMBERS = (
     *("study", "data", "shift", "size", "model", "method", "set", "role", "rule", "oracle", "points", "n", "diverged", "rows"),
@@ -112,14 +119,14 @@ def number_table(
                     if entry is not None:
                         base = found.at(place).get((shift, reference)) if method != reference else None
                         rows.append(_numbers(place, shift, method, entry, base))
-    return Table("numbers", "Every number", _NUMBERS, tuple(rows), (_interval_note(Counter()),), keys=9)
+    return Table("numbers", "Every number", _NUMBERS, tuple(rows), (interval_note(Counter()),), keys=9)
 
 
 # -- one table each -----------------------------------------------------------------------------------------------------------
 
 
 def _accuracy(found: Results, place: Place, reference: str) -> Table:
-    notes = [_seeds_note(found, place), *_set_notes(found, place)]
+    notes = [seeds_note(found, place), *set_notes(found, place)]
     if reference not in found.methods(place, reference):
         notes.append(f"There is no table of differences: the reference {reference} is not among the methods.")
     return _by_shift(found, place, reference, "accuracy", "Accuracy", notes)
@@ -132,7 +139,7 @@ def _calibration(found: Results, place: Place, reference: str) -> Table | None:
 
 def _by_shift(found: Results, place: Place, reference: str, metric: str, what: str, notes: list[str]) -> Table:
     shifts, methods = found.shifts(place), found.methods(place, reference)
-    budget, budget_notes = _budget(found, place, reference)
+    budget, budget_notes = points_tried(found, place, reference)
     counts: Counter[int] = Counter()
     rows = []
     for method in methods:
@@ -144,7 +151,7 @@ def _by_shift(found: Results, place: Place, reference: str, metric: str, what: s
             row.append(None if summary is None else _with_half_width(f"{summary.mean:.3f}", summary.half_width))
         rows.append(tuple(row))
     columns = ("method", *(["points"] if budget else []), *shifts)
-    every = [_interval_note(counts), *notes, *_rule_notes(place, bool(budget)), *budget_notes, *_entry_notes(found, place)]
+    every = [interval_note(counts), *notes, *rule_notes(place, bool(budget)), *budget_notes, *entry_notes(found, place)]
     return Table(_name(metric, place), _title(what, place), columns, _aligned(rows), _present(every), keys=2 if budget else 1)
 
 
@@ -173,7 +180,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
         rows.append(tuple(row))
     if not counts:
         return None
-    notes = [f"Accuracy minus that of {reference} at the same seed, then the mean over seeds.", _interval_note(counts)]
+    notes = [f"Accuracy minus that of {reference} at the same seed, then the mean over seeds.", interval_note(counts)]
     if compared:
         chance = compared * (1 - LEVEL)
         notes.append(
@@ -185,7 +192,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
             "± 0.000 means that every seed differs by the same amount; without a spread there is nothing to judge by, and no mark."
         )
     notes += [f"Seeds without a partner, left out: {', '.join(missing)}."] if missing else []
-    notes += [*_oracle_notes(place), *_budget(found, place, reference)[1]]
+    notes += [*oracle_notes(place), *points_tried(found, place, reference)[1]]
     columns = ("method", *shifts)
     title = _title(f"Difference to {reference} in accuracy", place)
     return Table(_name("difference", place), title, columns, _aligned(rows), _present(notes))
@@ -210,7 +217,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
             value = _with_half_width(f"{summary.mean:.3f}", summary.half_width)
             rows.append((shift, method, value, name, f"{seeds} of {summary.n}", n_rows))
     notes = [
-        _interval_note(counts),
+        interval_note(counts),
         "Mean over seeds of the lowest accuracy of any group; `group` is the one that was lowest in most seeds, `rows` its size.",
     ]
     if sizes and min(sizes) < 30:
@@ -218,7 +225,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
             f"The lowest of many small groups is low by chance alone: here a group has as few as {min(sizes)} rows"
             + (", so that one row moves it by " + f"{1 / min(sizes):.2f}." if min(sizes) else ".")
         )
-    notes += _oracle_notes(place)
+    notes += oracle_notes(place)
     columns = ("shift", "method", "worst group", "group", "lowest in", "rows")
     return Table(
         _name("worst-group", place), _title("Worst group accuracy", place), columns, _aligned(rows), _present(notes), keys=2
@@ -265,8 +272,8 @@ def _numbers(place: Place, shift: str, method: str, entry: Entry, base: Entry | 
         "points": entry.tried,
         "n": len(entry.metrics),
         "diverged": len(entry.diverged),
-        "rows": _largest(entry, "n"),
-        "ties": _largest(entry, "ties"),
+        "rows": largest(entry, "n"),
+        "ties": largest(entry, "ties"),
         "worst_group_name": name,
         "worst_group_seeds": seeds,
         "worst_group_rows": n_rows,
@@ -282,102 +289,6 @@ def _numbers(place: Place, shift: str, method: str, entry: Entry, base: Entry | 
         summary = entry.summary(metric, LEVEL)
         scores[metric] = summary.mean if summary else None
     return tuple(scores.get(column) for column in _NUMBERS)
-
-
-# -- what the notes say -------------------------------------------------------------------------------------------------------
-
-
-def _interval_note(counts: Counter[int]) -> str:
-    """What the interval is, and how wide that makes it for the fewest seeds of a table (`counts`: cells by number of seeds)."""
-    if not counts:
-        return "low and high bound a 95% t-interval of the mean over seeds."
-    if max(counts) == 1:
-        return "One seed: a single run each, without an interval. What is chance cannot be told from what is not."
-    several = sorted((n for n in counts if n > 1), reverse=True)
-    reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for n in several)
-    text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
-    text += " So few show only effects far larger than the spread between seeds." if several[-1] < 4 else ""
-    return text + (" A value without ± has one seed." if counts[1] else "")
-
-
-def _seeds_note(found: Results, place: Place) -> str:
-    counts = {(method, shift): len(entry.metrics) for (shift, method), entry in found.at(place).items()}
-    usual = Counter(counts.values()).most_common(1)[0][0]
-    odd = [f"{method} under {shift} {n}" for (method, shift), n in counts.items() if n != usual]
-    if set(counts.values()) == {1}:
-        return ""
-    text = f"{usual} seed{'s' if usual != 1 else ''} each" + (f", but {', '.join(odd)}" if odd else "")
-    return (
-        f"{text}. Seeds redraw the training and validation rows and the network's start; "
-        "the test rows stay the same, so the interval does not cover their choice."
-    )
-
-
-def _set_notes(found: Results, place: Place) -> list[str]:
-    rows = {shift: _largest(entry, "n") for (shift, _), entry in found.at(place).items() if entry.metrics}
-    if not rows:
-        return []
-    if len(set(rows.values())) == 1:
-        return [f"The set {place.set} has {next(iter(rows.values()))} rows."]
-    return [f"Rows of the set {place.set}: {', '.join(f'{shift} {n}' for shift, n in rows.items())}."]
-
-
-def _rule_notes(place: Place, grid: bool) -> list[str]:
-    if place.rule in ORACLES:
-        return _oracle_notes(place)
-    name = choosing_set(place.rule)
-    if place.rule == "last":
-        return ["The model after the last step" + (f"; the point chosen by accuracy on the set {name}." if grid else ".")]
-    return [f"{'Step and point are' if grid else 'The step is'} chosen by accuracy on the set {name}."]
-
-
-def _oracle_notes(place: Place) -> list[str]:
-    if place.rule not in ORACLES:
-        return []
-    return [
-        f"ORACLE: chosen by accuracy on the set {choosing_set(place.rule)}, labelled rows of the distribution that is tested on."
-    ]
-
-
-def _budget(found: Results, place: Place, reference: str) -> tuple[dict[str, Cell], list[str]]:
-    """Points tried by each method (empty where nobody searched), and a warning where they differ from the reference's."""
-    tried: dict[str, set[int]] = {}
-    for (_, method), entry in found.at(place).items():
-        tried.setdefault(method, set()).add(entry.tried)
-    if all(counts == {1} for counts in tried.values()):
-        return {}, []
-    methods = found.methods(place, reference)
-    shown: dict[str, Cell] = {}
-    for method in methods:
-        counts = sorted(tried.get(method, ()))
-        shown[method] = None if not counts else counts[0] if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-    own = shown.get(reference)
-    other = [f"{method} {shown[method]}" for method in methods if shown[method] not in (own, None)]
-    if not other:
-        return shown, []
-    return shown, [
-        f"WARNING: not all methods tried as many points as {reference} ({own if own is not None else 'none'}): {', '.join(other)}. "
-        "The best of more points is higher by chance alone."
-    ]
-
-
-def _entry_notes(found: Results, place: Place) -> list[str]:
-    def listed(name: str) -> str:
-        lines = []
-        for (shift, method), entry in found.at(place).items():
-            seeds = getattr(entry, name)
-            if seeds:
-                lines.append(f"{method} under {shift} (seed {', '.join(map(str, sorted(seeds)))})")
-        return "; ".join(lines)
-
-    notes = []
-    if text := listed("diverged"):
-        notes.append(f"Diverged, and counted as scored: {text}.")
-    if text := listed("partial"):
-        notes.append(f"Chosen among fewer points than planned, the others have no scores: {text}.")
-    if text := listed("undecided"):
-        notes.append(f"Left out, since the set {choosing_set(place.rule)} that chooses the point was not scored: {text}.")
-    return notes
 
 
 # -- small parts --------------------------------------------------------------------------------------------------------------
@@ -408,11 +319,6 @@ def _usual_worst(entry: Entry) -> tuple[str, int, int]:
     name, seeds = Counter(str(item["worst_group_name"]) for item in items).most_common(1)[0]
     rows = min(int(item.get("worst_group_n") or 0) for item in items if str(item["worst_group_name"]) == name)
     return name, seeds, rows
-
-
-def _largest(entry: Entry, metric: str) -> int | None:
-    found = [int(item[metric]) for item in entry.metrics.values() if item.get(metric) is not None]
-    return max(found, default=None)
 
 
 def _has(found: Results, place: Place, metric: str) -> bool:
