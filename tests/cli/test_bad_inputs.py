@@ -38,6 +38,12 @@ def edited(*path: str, to: Any) -> str:
     return yaml.safe_dump(study, sort_keys=False)
 
 
+def of_model(name: str, methods: Any = None, **knobs: Any) -> str:
+    """The good study on one model, labelled `it` where it has settings, and with other methods."""
+    study = yaml.safe_load(edited("models", to={"it": {"model": name, **knobs}} if knobs else [name]))
+    return yaml.safe_dump({**study, "methods": methods or study["methods"]}, sort_keys=False)
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -187,6 +193,50 @@ CASES = [
         "unknown attribute to adapt by",
         edited("methods", to={"erm": {}, "bn-adapt": {"attribute": "inks"}}),
         ("methods.bn-adapt.attribute", "'inks'", "'ink'"),
+    ),
+    # what a method or a model cannot work with
+    Case(
+        "a model without batch norm",
+        edited("methods", to={"erm": {}, "bn-adapt": {}}),
+        ("methods.bn-adapt:", "batch norm, and 'mlp' has none", "methods.bn-adapt.models", "valid: resnet-w16, resnet101"),
+    ),
+    Case(
+        "a model with another norm",
+        of_model("vit-tiny", methods={"erm": {}, "bn-adapt": {}}),
+        ("methods.bn-adapt:", "'vit-tiny' has layer norm", "small-cnn"),
+    ),
+    Case(
+        "unknown model of a method",
+        edited("methods", to={"erm": {}, "groupdro": {"models": ["mpl"]}}),
+        ("methods.groupdro.models:", "'mpl'", "'mlp'"),
+    ),
+    Case("no models of a method", edited("methods", to={"erm": {}, "jtt": {"models": []}}), ("methods.jtt.models:", "valid: mlp")),
+    Case(
+        "more environments than rows of a batch",
+        edited("methods", to={"erm": {}, "dann": {"environments": ["ink", "size"], "training": {"batch": [16, 8]}}}),
+        ("methods.dann (digits, ", "each of the 9 environments", "training.batch is 8"),
+    ),
+    Case("unknown weights", of_model("resnet18", weights="IMAGENET1K"), ("models.it.weights:", "'IMAGENET1K'", "'IMAGENET1K_V1'")),
+    Case(
+        "weights that the model does not have",
+        of_model("resnet18", weights="IMAGENET1K_V2"),
+        ("models.it.weights:", "valid: IMAGENET1K_V1, FILE.safetensors"),
+    ),
+    Case(
+        "weights of another stem",
+        of_model("resnet50", weights="IMAGENET1K_V2", stem="small"),
+        ("models.it.stem:", "'imagenet', not 'small'"),
+    ),
+    Case(
+        "a file that holds no weights",
+        of_model("resnet18", weights="w.safetensors"),
+        ("models.it.weights:", "'w.safetensors' cannot be read as safetensors"),
+        prepare=lambda tmp: (tmp / "w.safetensors").write_text("nothing") and None,
+    ),
+    Case(
+        "patches that do not divide the images",
+        of_model("vit-tiny", patch=5),
+        ("models.it.patch:", "a multiple of 5 pixels a side, these have 32 x 32", "data.digits"),
     ),
     # values out of domain, sets that cannot be
     Case("knob out of its domain", edited("methods", "groupdro", to={"eta": -1}), ("methods.groupdro.eta", "[0, inf)")),

@@ -81,12 +81,12 @@ def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_p
     for given, message in [
         (broken, "cannot be read as safetensors"),
         (tmp_path / "none.safetensors", "there is no file"),
-        ("IMAGENET1K_V9", "unknown weights 'IMAGENET1K_V9', did you mean 'IMAGENET1K_V1'.*FILE.safetensors"),
-        ("weights.pth", "unknown weights 'weights.pth'"),
+        ("IMAGENET1K_V9", "unknown weights of model 'resnet18': 'IMAGENET1K_V9', did you mean 'IMAGENET1K_V1'.*FILE.safetensors"),
+        ("weights.pth", "unknown weights of model 'resnet18': 'weights.pth'"),
     ]:
         with pytest.raises(InputError, match=f"^model.weights: .*{message}"):
             built(given)
-    with pytest.raises(InputError, match="model.inputs: ImageNet's means are of 3 channels and resnet18 is given images of 1"):
+    with pytest.raises(InputError, match="model.inputs: ImageNet's means are of 3 channels, and these images have 1"):
         built(path, shape=(1, 32, 32), inputs="imagenet")
 
 

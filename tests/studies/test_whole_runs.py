@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from tests.drills import LONG, SLOW
 
 from crosswind.core import registry
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
@@ -87,6 +87,49 @@ def test_a_method_may_be_run_under_some_shifts_only() -> None:
     for wrong in ({"shifts": ["CS"]}, {"shifts": []}, {"shifts": "SC"}):
         with pytest.raises(InputError, match=r"methods.groupdro.shifts.*SC"):
             planned(methods={"erm": {}, "groupdro": wrong})
+
+
+def test_a_method_may_be_run_with_some_models_only() -> None:
+    models = {"mlp": {}, "conv": {"model": "small-cnn"}}
+    plan = planned(models=models, methods={"erm": {}, "bn-adapt": {"models": ["conv"]}, "jtt": {"models": ["mlp"]}})
+    found = {(run.labels["method"], run.labels["model"]) for run in plan.runs}
+    assert found == {("erm", "mlp"), ("erm", "conv"), ("bn-adapt", "conv"), ("erm (base)", "mlp"), ("jtt", "mlp")}
+    everywhere = planned(models=models, methods={"erm": {}, "jtt": {}})
+    assert {run.key for run in plan.runs if run.labels["method"] != "bn-adapt"} < {run.key for run in everywhere.runs}
+
+
+def test_a_batch_has_room_for_every_environment(tmp_path: Path) -> None:
+    """Three inks and three sizes are nine environments: nine rows are planned and run, eight are refused."""
+    methods = {"erm": {}, "deepcoral": {"environments": ["ink", "size"]}}
+    for batch in (9, 8):
+        training = {**STUDY["training"], "batch": batch}
+        if batch == 8:
+            with pytest.raises(NeedsError, match=r"methods.deepcoral .*: a batch holds rows of each of the 9 .*batch is 8"):
+                planned(methods=methods, training=training)
+        else:
+            plan = planned(methods=methods, training=training)
+            run = next(run for run in plan.runs if run.labels["method"] == "deepcoral")
+            assert execute(run.spec, tmp_path / "run", tmp_path / "checkpoint", lambda told: None)["status"] == "finished"
+
+
+def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from crosswind.data.dataset import AttributedDataset
+    from crosswind.studies import plan as planning
+
+    made = planning.build_dataset
+
+    def grey(values: Any, field: str) -> AttributedDataset:
+        return replace(made(values, field), image_shape=(32, 32, channels))
+
+    monkeypatch.setattr(planning, "build_dataset", grey)
+    channels, one = 2, {"label_noise": 0.0, "seeds": 1}
+    with pytest.raises(NeedsError, match=r"methods.imagenet \(digits, none, equal\): needs images of 1 or 3 channels, .* have 2"):
+        planned(methods={"erm": {}, "imagenet": {}}, **one)
+    assert planned(methods={"erm": {}}, **one)
+    channels = 1
+    assert planned(methods={"erm": {}, "imagenet": {}}, **one)
+    with pytest.raises(InputError, match=r"models.resnet18.weights: published weights .* have 1 \(data.digits\)"):
+        planned(models={"resnet18": {"weights": "IMAGENET1K_V1"}}, **one)
 
 
 def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:

@@ -16,7 +16,22 @@ from typing import Any
 
 from crosswind.core.errors import InputError, shown, unknown
 
-__all__ = ["REQUIRED", "Base", "Knob", "Limit", "Log", "Needs", "check", "choose", "knob", "knobs_of", "linear", "log", "resolve"]
+__all__ = [
+    "REQUIRED",
+    "Base",
+    "Form",
+    "Knob",
+    "Limit",
+    "Log",
+    "Needs",
+    "check",
+    "choose",
+    "knob",
+    "knobs_of",
+    "linear",
+    "log",
+    "resolve",
+]
 
 
 class _Required:
@@ -153,7 +168,9 @@ class Needs:
     or `"per-environment"` (equal shares of environments in every batch). `pairs`: rows that come in aligned pairs (`"view"`,
     `"instance"`, `"class"`). `taps`: names of the model stages whose features it reads. `base`: the run whose weights it starts
     from. `switches`: knobs that hold a training step at which the method changes; a run must be longer than each. `adapts`: the
-    knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive.
+    knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive. `norm`:
+    what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the images that it can work
+    on; empty: any.
     """
 
     groups: bool = False
@@ -164,6 +181,29 @@ class Needs:
     base: Base | None = None
     switches: tuple[str, ...] = ()
     adapts: str = ""
+    norm: str = ""
+    channels: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a model is made of and which images it takes, known without building it; checked before any work starts.
+
+    `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that says so. `least`: the smallest
+    side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
+    `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
+    images of 3 channels and of a model whose knobs are as in `weights_with`.
+    """
+
+    norm: str = ""
+    least: int = 1
+    patch: str = ""
+    weights: tuple[str, ...] = ()
+    weights_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def norm_of(self, knobs: Mapping[str, Any]) -> str:
+        """What the layers of the model with these knobs are normalised by."""
+        return str(knobs.get(self.norm, self.norm))
 
 
 @dataclass(frozen=True)

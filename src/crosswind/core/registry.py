@@ -2,7 +2,7 @@
 
 A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and help must start at once, so
 they may not import torch, which most of these files do. The registry therefore parses each file of a room and evaluates only
-the *declarations* of a registered class (docstring, knobs, needs, limit, version) in a namespace that holds nothing but the
+the *declarations* of a registered class (docstring, knobs, needs, limit, built, version) in a namespace that holds nothing but the
 declaring words of `crosswind.core.knobs`. `load` imports the file when the class itself is wanted. A contract test compares
 the facts read this way with the class.
 
@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from crosswind.core import knobs as declarations
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.knobs import Knob, Limit, Needs
+from crosswind.core.knobs import Form, Knob, Limit, Needs
 
 __all__ = [
     "MODULES_VARIABLE",
@@ -59,7 +59,7 @@ MODULES_VARIABLE = "CROSSWIND_MODULES"
 """The environment variable that names, with commas between, modules in which a worker finds classes."""
 
 _WORDS: dict[str, Any] = {name: getattr(declarations, name) for name in declarations.__all__}
-_DECLARED = ("needs", "limit", "version", "family", "extra", "hooks")
+_DECLARED = ("needs", "limit", "built", "version", "family", "extra", "hooks")
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -76,6 +76,7 @@ class Facts:
     knobs: tuple[Knob, ...] = ()
     needs: Needs | None = None
     limit: Limit | None = None
+    built: Form | None = None
     version: int = 1
     family: Any = None
     extra: str | None = None
@@ -94,6 +95,8 @@ class Facts:
             out["needs"] = {key: value for key, value in asdict(self.needs).items() if value}
         if self.limit is not None:
             out["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
+        if self.built is not None:
+            out["built"] = {key: value for key, value in asdict(self.built).items() if value}
         if self.family:
             out["family"] = self.family
         if self.room == "methods":
@@ -351,7 +354,7 @@ def _evaluate(node: ast.expr, module: str) -> Any:
 
 
 def _shown(declared: dict[str, Any]) -> dict[str, Any]:
-    return {key: declared[key] for key in ("needs", "limit", "version", "family", "extra") if key in declared}
+    return {key: declared[key] for key in ("needs", "limit", "built", "version", "family", "extra") if key in declared}
 
 
 def _facts_of_class(cls: type, room: str) -> Facts:

@@ -342,6 +342,9 @@ def check_needs(name: str, needs: Needs, info: Info, taps: Sequence[str] | None 
         raise NeedsError(f"method {name!r} needs at least two environments with training rows, {what}: change `environments`")
     if needs.sampler == "per-environment" and info.batch < present:
         raise NeedsError(f"method {name!r} needs a row of each of {present} environments in a batch, which has {info.batch} rows")
+    if needs.channels and (len(info.input_shape) != 3 or info.input_shape[0] not in needs.channels):
+        many = " or ".join(str(number) for number in needs.channels)
+        raise NeedsError(f"method {name!r} needs images of {many} channels, not inputs of shape {info.input_shape}")
     if needs.pairs:
         raise NeedsError(f"method {name!r} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
     if needs.taps and taps is not None:

@@ -63,7 +63,7 @@ class BNAdapt(Method):
         doc="n, the weight of the test statistics in rows",
     )
 
-    needs = Needs(adapts="attribute")
+    needs = Needs(adapts="attribute", norm="batch")
     limit = Limit({"test_size": 0.0}, equals="erm")
     version = 1
     family = {"wiles2022": "adaptive"}

@@ -8,10 +8,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Limit, Needs, choose, knob, linear
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, State
+from crosswind.methods.base import Batch, Loss, Method, Modules, State
 from crosswind.methods.functional import row_losses
 from crosswind.transforms.draws import hashed, uniforms
 from crosswind.transforms.geometry import CROP_DRAWS, crop_boxes, resized_crop
@@ -61,16 +60,10 @@ class ImageNet(Method):
         doc="largest change of the factors of brightness, contrast and saturation",
     )
 
-    needs = Needs()
+    needs = Needs(channels=(1, 3))
     limit = Limit({"scale": 1.0, "flip": 0.0, "jitter": 0.0}, equals="erm")
     version = 1
     family = {"wiles2022": "heuristic augmentation", "jeon2025": "heuristic augmentation"}
-
-    def modules(self, info: Info, make_model: MakeModel) -> Modules:
-        """The classifier. Raises `NeedsError` for inputs that are no grey or colour images."""
-        if len(info.input_shape) != 3 or info.input_shape[0] not in (1, 3):
-            raise NeedsError(f"method 'imagenet' needs images of 1 or 3 channels, not inputs of shape {info.input_shape}")
-        return {"model": make_model()}
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""

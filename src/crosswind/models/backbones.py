@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from crosswind.core.errors import InputError
-from crosswind.core.knobs import knob
+from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.models.build import Backbone, Model, image_shape
 from crosswind.models.residual import RESNET_STAGES
@@ -27,6 +26,8 @@ class ResNetW16(Backbone):
     """
 
     stride: int = knob(2, domain="{1, 2}", doc="stride of the stem; 2 costs a quarter of 1")
+
+    built = Form(norm="batch")
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
@@ -57,11 +58,11 @@ class SmallCNN(Backbone):
     paper's network.
     """
 
+    built = Form(norm="batch", least=8)
+
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
-        channels, height, width = image_shape(input_shape, "small-cnn")
-        if min(height, width) < 8:
-            raise InputError("model", f"small-cnn needs images of at least 8 pixels a side, these have {height} x {width}")
+        channels, *_ = image_shape(input_shape, "small-cnn")
         parts: dict[str, nn.Module] = {}
         for i, (before, after) in enumerate(itertools.pairwise((channels, 32, 64, 128)), start=1):
             parts[f"block{i}"] = nn.Sequential(
@@ -82,6 +83,8 @@ class MLP(Backbone):
 
     hidden: int = knob(256, domain="[1, inf)", source="Wiles et al. 2022", doc="units of each hidden layer")
     layers: int = knob(4, domain="[1, inf)", source="Wiles et al. 2022", doc="number of hidden layers")
+
+    built = Form(norm="none")
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""

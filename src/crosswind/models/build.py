@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
-from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.knobs import Form, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
+from crosswind.models.form import check_form
 
 __all__ = ["Backbone", "Model", "build_model", "image_shape"]
 
@@ -95,6 +96,8 @@ class Model(nn.Module):
 class Backbone(ABC):
     """A registered kind of model; subclasses are frozen dataclasses whose fields are knobs."""
 
+    built: ClassVar[Form] = Form()
+
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """A model with random weights, drawn from torch's global generator, for inputs of `input_shape` (c, h, w)."""
@@ -117,6 +120,7 @@ def build_model(
     known = facts("models", name, field)
     values = resolve(known.knobs, knobs, field, f"model {name!r}")
     cls = load("models", name, field)
+    check_form(known.built, values, tuple(input_shape), field, name)
     backbone: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
     if n_classes < 1:
         raise InputError(field, f"needs at least one class, not {n_classes}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, one_line, unknown
+from crosswind.core.knobs import knob
 from crosswind.core.types import file_hash
-from crosswind.models.build import Model
+from crosswind.models.build import Backbone, Model
+from crosswind.models.form import wants_imagenet
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_SD", "Normalise", "load_weights", "torchvision_weights", "wants_imagenet"]
+__all__ = ["IMAGENET_MEAN", "IMAGENET_SD", "Normalise", "Pretrained", "load_weights", "torchvision_weights"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_SD = (0.229, 0.224, 0.225)
@@ -37,15 +40,27 @@ class Normalise(nn.Module):
         return ((x + 1) / 2 - self.mean) / self.sd
 
 
-def wants_imagenet(weights: str | None, inputs: str, channels: int, name: str) -> bool:
-    """Whether inputs are to be normalised by ImageNet's channels: where `inputs` says so, or `auto` and the weights are by name.
+@dataclass(frozen=True)
+class Pretrained(Backbone):
+    """A kind of model that can start from weights made elsewhere."""
 
-    Raises `InputError` for images that have not three channels.
-    """
-    wanted = inputs == "imagenet" or (inputs == "auto" and weights is not None and not weights.endswith(".safetensors"))
-    if wanted and channels != 3:
-        raise InputError("model.inputs", f"ImageNet's means are of 3 channels and {name} is given images of {channels}")
-    return wanted
+    weights: str | None = knob(None, doc="published weights by name, or the path of a safetensors file; null: random")
+    weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
+    inputs: str = knob(
+        "auto",
+        domain="{auto, centred, imagenet}",
+        doc="scale of the inputs: centred (-1, 1), or by ImageNet's means and sds, which auto takes for published weights",
+    )
+
+    def normalise(self) -> dict[str, nn.Module]:
+        """The part that inputs pass first, by name; none where they stay as they are."""
+        return {"normalise": Normalise()} if wants_imagenet(vars(self)) else {}
+
+    def start(self, model: Model, urls: Mapping[str, str]) -> Model:
+        """`model` with the weights that the knobs name; `urls` of published ones by name."""
+        if self.weights is not None:
+            load_weights(model, self.weights, urls, self.weights_sha256)
+        return model
 
 
 def load_weights(model: Model, weights: str, urls: Mapping[str, str], digest: str | None = None) -> None:

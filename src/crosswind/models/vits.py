@@ -8,33 +8,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from crosswind.core.errors import InputError
-from crosswind.core.knobs import choose, knob
+from crosswind.core.knobs import Form, choose, knob
 from crosswind.core.registry import register
-from crosswind.models.build import Backbone, Model, image_shape
-from crosswind.models.pretrained import Normalise, load_weights, wants_imagenet
+from crosswind.models.build import Model, image_shape
+from crosswind.models.pretrained import Pretrained
 
 __all__ = ["Resize", "ViTB16", "ViTTiny", "VisionTransformer"]
 
 
 @register("vit-b-16", kind="model")
 @dataclass(frozen=True)
-class ViTB16(Backbone):
+class ViTB16(Pretrained):
     """The vision transformer of 12 blocks of width 768 on patches of 16 pixels, torchvision's own; inputs are resized to 224.
 
     Stages patches, block1 to block12, each [n, 197, 768]; features of 768, the class token after the last norm. 85.8 million
-    parameters. Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", table 1; Wiles et al. 2022 and Jeon et al. 2025.
+    parameters. Published weights: IMAGENET1K_V1 and IMAGENET1K_SWAG_LINEAR_V1; those for inputs of 384 have other positions.
+    Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", table 1; Wiles et al. 2022 and Jeon et al. 2025.
     """
 
-    weights: str | None = knob(
-        None, doc="torchvision's IMAGENET1K_V1 or IMAGENET1K_SWAG_LINEAR_V1, or the path of a safetensors file; null: random"
-    )
-    weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
-    inputs: str = knob(
-        "auto",
-        domain="{auto, centred, imagenet}",
-        doc="scale of the inputs: centred (-1, 1), or by ImageNet's means and sds, which auto takes for torchvision's weights",
-    )
+    built = Form(norm="layer", weights=("IMAGENET1K_V1", "IMAGENET1K_SWAG_LINEAR_V1"))
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
@@ -43,47 +35,33 @@ class ViTB16(Backbone):
 
         channels, *_ = image_shape(input_shape, "vit-b-16")
         net = Theirs(224, 16, num_layers=12, num_heads=12, hidden_dim=768, mlp_dim=3072, num_classes=n_classes)
-        before: dict[str, nn.Module] = {"resize": Resize(224)}
-        if wants_imagenet(self.weights, self.inputs, channels, "vit-b-16"):
-            before["normalise"] = Normalise()
-        model = VisionTransformer(net, channels, before)
-        if self.weights is not None:
-            # The weights made for inputs of 384 have other positions.
-            urls = {item.name: item.url for item in ViT_B_16_Weights if "E2E" not in item.name}
-            load_weights(model, self.weights, urls, self.weights_sha256)
-        return model
+        model = VisionTransformer(net, channels, {"resize": Resize(224), **self.normalise()})
+        return self.start(model, {name: ViT_B_16_Weights[name].url for name in self.built.weights})
 
 
 @register("vit-tiny", kind="model")
 @dataclass(frozen=True)
-class ViTTiny(Backbone):
+class ViTTiny(Pretrained):
     """A vision transformer of width 192 and 3 heads on patches of 4 pixels, for square images of 32 to 64 pixels.
 
     Stages patches, block1 to the last; features of 192, the class token after the last norm. 5.4 million parameters with 12 blocks.
-    The sizes of Touvron et al. 2021, "Training Data-Efficient Image Transformers", table 1, DeiT-Ti; the patch is ours.
+    The sizes of Touvron et al. 2021, "Training Data-Efficient Image Transformers", table 1, DeiT-Ti; the patch is ours. No weights
+    are published for it.
     """
 
     patch: int = knob(4, domain="[1, inf)", search=choose(4, 8), doc="pixels a side of a patch")
     depth: int = knob(12, domain="[1, inf)", search=choose(6, 12), source="Touvron et al. 2021", doc="number of blocks")
-    weights: str | None = knob(None, doc="the path of a safetensors file; null: random")
-    weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
     inputs: str = knob("centred", domain="{centred, imagenet}", doc="scale of the inputs: (-1, 1), or by ImageNet's channels")
+
+    built = Form(norm="layer", patch="patch")
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
         from torchvision.models.vision_transformer import VisionTransformer as Theirs
 
-        channels, height, width = image_shape(input_shape, "vit-tiny")
-        if height != width or height % self.patch:
-            raise InputError(
-                "model", f"vit-tiny needs square images of a multiple of {self.patch} pixels a side, these have {height} x {width}"
-            )
+        channels, height, _ = image_shape(input_shape, "vit-tiny")
         net = Theirs(height, self.patch, num_layers=self.depth, num_heads=3, hidden_dim=192, mlp_dim=768, num_classes=n_classes)
-        imagenet = wants_imagenet(self.weights, self.inputs, channels, "vit-tiny")
-        model = VisionTransformer(net, channels, {"normalise": Normalise()} if imagenet else {})
-        if self.weights is not None:
-            load_weights(model, self.weights, {}, self.weights_sha256)
-        return model
+        return self.start(VisionTransformer(net, channels, self.normalise()), {})
 
 
 class VisionTransformer(Model):

@@ -6,21 +6,22 @@ Names and settings are checked here against what is registered; nothing is loade
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.errors import InputError, one_line, shown, unknown
 from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.types import canonical, file_hash
+from crosswind.models.form import check_form
 from crosswind.studies.spec import Study
 from crosswind.training.settings import TrainingSettings
 
 __all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_grid"]
 
-RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts")
+RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts", "models")
 SAMPLERS = ("uniform", "reweight", "balanced")
 
 
@@ -51,10 +52,15 @@ class MethodEntry:
     points: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]  # (point label, method knobs, training settings)
     overrides: Mapping[str, Any]
     shifts: tuple[str, ...] | None = None  # the shifts it is run under; None is all
+    models: tuple[str, ...] | None = None  # the models it is run with; None is all
 
     def under(self, shift: str) -> bool:
         """Whether it is run under a shift."""
         return self.shifts is None or shift in self.shifts
+
+    def on(self, model: str) -> bool:
+        """Whether it is run with a model."""
+        return self.models is None or model in self.models
 
 
 def points_of(study: Study) -> Iterator[Point]:
@@ -123,6 +129,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
             raise InputError(path, f"must be the name of a model, not {shown(name)}")
         known = facts("models", name, path)
         knobs = resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")
+        check_form(known.built, knobs, None, f"models.{label}", name)
         out[label] = {"name": name, "knobs": _with_hash(knobs, f"models.{label}", folder)}
     return out
 
@@ -130,7 +137,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
 def _with_hash(knobs: dict[str, Any], path: str, folder: Path | None) -> dict[str, Any]:
     """The knobs with the hash of their file of weights, so that another file under the same name is another run."""
     given = knobs.get("weights")
-    if given is None or not given.endswith(".safetensors"):
+    if not isinstance(given, str) or not given.endswith(".safetensors") or "weights_sha256" not in knobs:
         return knobs
     beside = None if folder is None else folder / given
     file = beside if beside is not None and beside.is_file() else Path(given)
@@ -138,9 +145,23 @@ def _with_hash(knobs: dict[str, Any], path: str, folder: Path | None) -> dict[st
         found = file_hash(file)
     except OSError as error:
         raise InputError(f"{path}.weights", f"cannot read the file {given!r}: {error.strerror}") from None
+    _check_safetensors(file, given, path)
     if knobs["weights_sha256"] not in (None, found):
         raise InputError(f"{path}.weights_sha256", f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}")
     return {**knobs, "weights": str(file.resolve()), "weights_sha256": found}
+
+
+def _check_safetensors(file: Path, given: str, path: str) -> None:
+    """Refuse a file that is none by its header; whether its tensors fit the model is seen when it is built."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "np") as opened:
+            names = list(opened.keys())
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}.weights", f"{given!r} cannot be read as safetensors ({one_line(str(error), 200)})") from None
+    if not names:
+        raise InputError(f"{path}.weights", f"{given!r} holds no tensors")
 
 
 def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict[str, MethodEntry]:
@@ -160,7 +181,8 @@ def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict
         known = facts("methods", name, path if name is label else f"{path}.method")
         overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
         _check_overrides(overrides, path)
-        shifts = _shifts_of(overrides.pop("shifts", None), study, f"{path}.shifts")
+        shifts = _some_of(overrides.pop("shifts", None), study.shifts, "shift", f"{path}.shifts")
+        models = _some_of(overrides.pop("models", None), study.models, "model", f"{path}.models")
         grid = training
         if "training" in overrides:
             own = overrides.pop("training")
@@ -172,18 +194,19 @@ def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict
             (", ".join(part for part in (first, second) if part), values, train)
             for (first, values), (second, train) in itertools.product(knobs, grid)
         )
-        out[label] = MethodEntry(label, known, points, overrides, shifts)
+        out[label] = MethodEntry(label, known, points, overrides, shifts, models)
     return out
 
 
-def _shifts_of(value: Any, study: Study, path: str) -> tuple[str, ...] | None:
+def _some_of(value: Any, names: Collection[str], what: str, path: str) -> tuple[str, ...] | None:
+    """The labels of this study that a method is restricted to; None is all."""
     if value is None:
         return None
     if not isinstance(value, list) or not value:
-        raise InputError(path, f"must be a list of shifts of this study, not {shown(value)}", study.shifts)
+        raise InputError(path, f"must be a list of {what}s of this study, not {shown(value)}", names)
     for name in value:
-        if name not in study.shifts:
-            raise unknown(path, "shift", name, study.shifts)
+        if name not in names:
+            raise unknown(path, what, name, names)
     return tuple(value)
 
 

@@ -39,6 +39,8 @@ def runs_of(
     place = {"data": point.data, "shift": point.shift, "size": point.size}
     told: set[str] = set()
     for seed, (model_label, model), method in itertools.product(study.seed_list, models.items(), methods.values()):
+        if not method.on(model_label):
+            continue
         for point_label, knobs, training in method.points:
             labels = {**place, "model": model_label, "method": method.label, "point": point_label, "seed": seed}
             needed = []

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from crosswind.core.errors import InputError, NeedsError, unknown
+from crosswind.core.registry import facts, listing
 from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
+from crosswind.models.form import check_form
 from crosswind.shifts.split import plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
@@ -26,6 +28,8 @@ from crosswind.training.selection import RULES
 from crosswind.training.settings import TrainingSettings, check_switches
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
+
+Shape: TypeAlias = tuple[int, int, int]  # height, width and channels of images
 
 FORMAT = 1
 DRAWS = ("equal", "all")
@@ -115,6 +119,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
         _check_selection(study, point, counts)
         _check_shapes(used, point.data)
+        shape = used[point.data].image_shape
+        _check_forms(models, shape, point)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
@@ -125,6 +131,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
             _check_needs(method, {**split, **own[method.label]}, counts, point.title)
+            _check_models(method, models, shape, point.title)
             _check_lengths(method, counts.train_rows, point.title)
             for text in _doubts(method, {**split, **own[method.label]}, counts):
                 warnings.setdefault(text, []).append(point.title)
@@ -315,6 +322,10 @@ def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
 def _check_shapes(used: Mapping[str, AttributedDataset], main: str) -> None:
     for name, dataset in used.items():
         ours, theirs = used[main].image_shape, dataset.image_shape
+        if ours is not None and theirs is not None and ours[2] != theirs[2]:
+            raise InputError(
+                f"data.{name}", f"images of {theirs[2]} channels cannot be tested by a model trained on the {ours[2]} of {main!r}"
+            )
         if ours is not None and theirs is not None and ours != theirs:
             raise InputError(
                 f"data.{name}.options.size",
@@ -334,13 +345,51 @@ def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCoun
         have = counts.count(split["groups"], with_label=True)
         if have < 2:
             raise NeedsError(f"{where}: needs at least two groups with training rows, and there is {have}")
-    if needs.environments:
-        have = counts.count(split["environments"], with_label=False)
-        if have < 2:
-            raise NeedsError(
-                f"{where}: needs at least two environments with training rows, and there is {have}; "
-                f"name others with 'environments' (valid: {', '.join(split['attributes'])})"
+    have = counts.count(split["environments"], with_label=False)
+    if needs.environments and have < 2:
+        raise NeedsError(
+            f"{where}: needs at least two environments with training rows, and there is {have}; "
+            f"name others with 'environments' (valid: {', '.join(split['attributes'])})"
+        )
+    least = min(training["batch"] for _, _, training in method.points)
+    if needs.sampler == "per-environment" and least < have:
+        raise NeedsError(
+            f"{where}: a batch holds rows of each of the {have} environments, and training.batch is {least}; "
+            "make it larger, or name other 'environments'"
+        )
+
+
+def _check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], shape: Shape | None, title: str) -> None:
+    """Refuse a method on a model or on images that it cannot work with. What a model does not declare is not held against it."""
+    needs = method.facts.needs
+    if needs is None:
+        return
+    if needs.channels and shape is not None and shape[2] not in needs.channels:
+        many = " or ".join(str(number) for number in needs.channels)
+        raise NeedsError(f"methods.{method.label} ({title}): needs images of {many} channels, and these have {shape[2]}")
+    for label, model in models.items():
+        form = facts("models", model["name"]).built
+        norm = "" if form is None else form.norm_of(model["knobs"])
+        if method.on(label) and needs.norm and norm and norm != needs.norm:
+            fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
+            raise InputError(
+                f"methods.{method.label}",
+                f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
+                f"name the models that it is run with in methods.{method.label}.models, or take another model",
+                fitting,
             )
+
+
+def _check_forms(models: Mapping[str, dict[str, Any]], shape: Shape | None, point: Point) -> None:
+    """Refuse a model that cannot be built for the images of a data set."""
+    if shape is None:
+        return
+    for label, model in models.items():
+        form = facts("models", model["name"]).built
+        try:
+            check_form(form, model["knobs"], (shape[2], shape[0], shape[1]), f"models.{label}", model["name"])
+        except InputError as error:
+            raise InputError(error.field, f"{error.problem} (data.{point.data})", error.choices) from None
 
 
 def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:

@@ -1,0 +1,62 @@
+"""Whether a model takes the images and settings it is to be built with, told from what its class declares, without building it.
+
+Planning asks before any work and `build_model` asks again, so that both refuse the same with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.knobs import Form
+
+__all__ = ["check_form", "wants_imagenet"]
+
+
+def check_form(form: Form | None, knobs: Mapping[str, Any], shape: tuple[int, ...] | None, field: str, name: str) -> None:
+    """Refuse what the model `name` cannot be built with, by an `InputError` on `field` or on one of its knobs.
+
+    `shape` (c, h, w) of the inputs; None where it is not known. A class that declares no form is not looked at.
+    """
+    if form is None:
+        return
+    weights = knobs.get("weights")
+    published = weights is not None and not _is_file(weights)
+    if published:
+        _check_published(form, knobs, field, name)
+    if shape is None or len(shape) != 3:
+        return
+    channels, height, width = shape
+    if min(height, width) < form.least:
+        raise InputError(field, f"{name} needs images of at least {form.least} pixels a side, these have {height} x {width}")
+    if form.patch:
+        side = int(knobs[form.patch])
+        if height != width or height % side:
+            raise InputError(
+                f"{field}.{form.patch}",
+                f"{name} needs square images of a multiple of {side} pixels a side, these have {height} x {width}",
+            )
+    if channels != 3 and published:
+        raise InputError(f"{field}.weights", f"published weights are of images of 3 channels, and these have {channels}")
+    if channels != 3 and wants_imagenet(knobs):
+        raise InputError(f"{field}.inputs", f"ImageNet's means are of 3 channels, and these images have {channels}", ["centred"])
+
+
+def _check_published(form: Form, knobs: Mapping[str, Any], field: str, name: str) -> None:
+    if knobs["weights"] not in form.weights:
+        raise unknown(f"{field}.weights", f"weights of model {name!r}", knobs["weights"], [*form.weights, "FILE.safetensors"])
+    for knob, value in form.weights_with.items():
+        if knobs[knob] != value:
+            problem = f"the published weights are of a {name} with {knob} {value!r}, not {knobs[knob]!r}"
+            raise InputError(f"{field}.{knob}", problem, [value])
+
+
+def wants_imagenet(knobs: Mapping[str, Any]) -> bool:
+    """Whether inputs are to be normalised by ImageNet's channels: `inputs` says so, or is `auto` and the weights are by name."""
+    inputs, weights = knobs.get("inputs"), knobs.get("weights")
+    return inputs == "imagenet" or (inputs == "auto" and weights is not None and not _is_file(weights))
+
+
+def _is_file(weights: object) -> bool:
+    return str(weights).endswith(".safetensors")

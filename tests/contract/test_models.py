@@ -1,0 +1,101 @@
+"""What every registered model must hold: what its file declares of it is so, and what it says it cannot take is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import Form
+from crosswind.core.registry import facts_of_class, listing, load
+from crosswind.models.build import build_model
+from crosswind.models.form import check_form
+
+FACTS = [item for item in listing("models") if item.module.startswith("crosswind.")]
+NAMES = [item.name for item in FACTS]
+LONG = ("vit-b-16", "resnet101", "resnet50")  # seconds each
+CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
+NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
+
+
+def form_of(name: str) -> Form:
+    form = next(item for item in FACTS if item.name == name).built
+    assert form is not None, "declare how it is built"
+    return form
+
+
+def defaults(name: str, **changes: Any) -> dict[str, Any]:
+    return {**{item.name: item.default for item in next(item for item in FACTS if item.name == name).knobs}, **changes}
+
+
+def test_the_sweep_finds_the_models() -> None:
+    assert len(NAMES) >= 8 and {form_of(name).norm for name in NAMES} == {"batch", "layer", "none"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_read_from_the_file_are_the_class(name: str) -> None:
+    read = next(item for item in FACTS if item.name == name)
+    imported = facts_of_class(load("models", name))
+    for field in dataclasses.fields(read):
+        assert getattr(read, field.name) == getattr(imported, field.name), field.name
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: str) -> None:
+    form = form_of(name)
+    side = max(form.least, int(defaults(name)[form.patch]) if form.patch else 1)
+    model = build_model(name, {}, (3, side, side), 3, 0).train()
+    model(torch.rand(2, 3, side, side) * 2 - 1).sum().backward()
+    found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
+    assert found == ([] if form.norm == "none" else [form.norm_of(defaults(name))])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if form_of(name).least > 1])
+def test_smaller_images_are_refused(name: str) -> None:
+    least = form_of(name).least
+    with pytest.raises(InputError, match=f"^model: {name} needs images of at least {least} pixels a side, these have {least - 1}"):
+        build_model(name, {}, (3, least - 1, 99), 3, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_weights_are_torchvisions_for_images_of_224(name: str) -> None:
+    from torchvision.models import get_model_weights, list_models
+
+    theirs = name.replace("-", "_")
+    published = get_model_weights(theirs) if theirs in list_models() else []
+    # The others are for larger images, whose positions a transformer here does not have.
+    fitting = {item.name for item in published if item.transforms.keywords["crop_size"] == 224}
+    assert set(form_of(name).weights) == fitting
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "weights" in defaults(name)])
+def test_what_published_weights_do_not_go_with_is_refused(name: str) -> None:
+    form = form_of(name)
+    with pytest.raises(InputError, match=rf"^m.weights: unknown weights of model '{name}': 'V9'.*FILE\.safetensors\)"):
+        check_form(form, defaults(name, weights="V9"), None, "m", name)
+    check_form(form, defaults(name, weights="any.safetensors"), (1, 64, 64), "m", name)
+    with pytest.raises(InputError, match=r"^m\.inputs: ImageNet's means are of 3 channels, and these images have 1"):
+        check_form(form, defaults(name, inputs="imagenet"), (1, 64, 64), "m", name)
+    for weights in form.weights:
+        check_form(form, defaults(name, weights=weights), (3, 64, 64), "m", name)
+        with pytest.raises(InputError, match=r"^m\.weights: published weights are of images of 3 channels, and these have 1"):
+            check_form(form, defaults(name, weights=weights), (1, 64, 64), "m", name)
+        for knob in form.weights_with:
+            with pytest.raises(InputError, match=rf"^m\.{knob}: the published weights are of a {name} with {knob} "):
+                check_form(form, defaults(name, weights=weights, **{knob: "small"}), (3, 64, 64), "m", name)
+
+
+def test_a_norm_may_be_a_knob_and_a_model_without_a_form_is_not_looked_at() -> None:
+    assert Form(norm="kind").norm_of({"kind": "layer"}) == "layer" and Form(norm="batch").norm_of({}) == "batch"
+    check_form(None, {"weights": "anything"}, (1, 1, 1), "m", "theirs")
+
+
+def test_patches_divide_the_sides() -> None:
+    form = form_of("vit-tiny")
+    for patch, height, width in ((5, 32, 32), (4, 32, 36), (64, 32, 32)):
+        with pytest.raises(InputError, match=rf"^m\.patch: vit-tiny needs square .* of {patch} pixels .* have {height} x {width}"):
+            check_form(form, defaults("vit-tiny", patch=patch), (3, height, width), "m", "vit-tiny")
