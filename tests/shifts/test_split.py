@@ -200,6 +200,14 @@ def test_total_draw_spreads_what_a_short_cell_lacks_in_proportion() -> None:
     assert split.report["short"]["train"] == {"y=y0, a=a0": {"wanted": 8.0, "got": 2}}
 
 
+def test_weights_of_any_size_divide_a_total() -> None:
+    """Only their proportions count: the smallest number there is does as well as 1."""
+    data = world((2, 2), np.array([[2, 20], [20, 20]]))
+    tiny = {"type": "low-data-drift", "attribute": "a", "ratio": 1, "high": 5e-324}
+    split = make_split({"d": data}, "d", plan(tiny, {"total": 32}, 1, Roles(0, 0), sets={}), 0)
+    assert cell_counts(data, split.train, ("y", "a")).tolist() == [[2, 10], [10, 10]]
+
+
 def test_the_draw_all_takes_lighter_cells_in_proportion() -> None:
     data = world((2, 2), 30)
     split = make_split(

@@ -119,7 +119,7 @@ def _by_weights(
         if asked == 0:
             return np.zeros(sizes.shape, dtype=np.int64), np.zeros(sizes.shape)
         raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many")
-    planned = weights * (number / weights.sum())
+    planned = weights / weights.sum() * number  # in this order no weight is too small
     filled = _filled(planned, weights, sizes, number)
     return _rounded(filled, seed, number), planned
 
@@ -139,8 +139,8 @@ def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Flo
         full |= over
         open_weights = np.where(full, 0.0, weights)
         rest = number - int(sizes[full].sum())
-        share = rest / open_weights.sum() if open_weights.any() else 0.0
-        filled = np.where(full, sizes, open_weights * share)
+        parts = open_weights / open_weights.sum() if open_weights.any() else open_weights
+        filled = np.where(full, sizes, parts * rest)
     return filled
 
 
