@@ -16,6 +16,7 @@ TRIES = 10
 CROP_DRAWS = 2 * TRIES + 2  # uniform numbers that one sample's crop takes
 CHUNK = 131_072  # pixels at a time: their coordinates stay in the cache
 BLENDED = 16_384  # the same where several numbers of each channel are blended
+CROPPED = 65_536  # and where they become floats
 ONE = 1 << 16  # a pixel's side in fixed point
 SHARES = 1 << 11  # in how many parts the way from one pixel to the next is divided
 
@@ -225,14 +226,19 @@ def crop_boxes(draws: Tensor, size: tuple[int, int], scale: tuple[float, float],
 def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     """Every image's box, resized to the image's own size and mirrored left to right where `flip`: one bilinear resampling.
 
-    `x` float [n, c, h, w], any values; `boxes` int64 [n, 4]: top, left, height, width; `flip` bool [n]. Nothing is averaged, since
-    a box is never larger than what it is resized to; half-pixel centres, the box's own edge continued. The memory layout of `x`
-    is kept. A box that is the whole image gives the same bits.
+    `x` uint8, or float of any values, [n, c, h, w]; `boxes` int64 [n, 4]: top, left, height, width; `flip` bool [n]. Nothing is
+    averaged, since a box is never larger than what it is resized to; half-pixel centres, the box's own edge continued. The memory
+    layout of `x` is kept. A box that is the whole image gives the same bits.
+
+    Levels of uint8 are rounded once, to the nearest, and their places lie on a grid of 1/256 pixel: every step is then exact in
+    float32, so the bits are the same in any batch, layout and device.
     """
+    if x.dtype == torch.uint8:
+        return _cropped_levels(x, boxes, flip)
     n, channels, height, width = x.shape
     top, left, h, w = boxes.unbind(1)
-    upper, lower, down = _taps(top, h, height, x.dtype)
-    nearer, farther, across = (part.where(~flip[:, None], part.flip(1)) for part in _taps(left, w, width, x.dtype))
+    upper, lower, down = _taps(top, h, height)
+    nearer, farther, across = (part.where(~flip[:, None], part.flip(1)) for part in _taps(left, w, width))
     layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
     # One side, then the other: what is gathered each time are whole lines that lie in one piece.
     base = torch.arange(n, device=x.device)[:, None]
@@ -243,13 +249,54 @@ def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     return lines.view(n, width, height, channels).permute(0, 3, 2, 1).contiguous(memory_format=layout)
 
 
-def _taps(start: Tensor, extent: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """For `size` outputs along one side [n, size]: the two inputs that each lies between, and how far it is from the first."""
+def _cropped_levels(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
+    n, channels, height, width = x.shape
+    last = channels > 1 and x.is_contiguous(memory_format=torch.channels_last)
+    x = x if last else x.contiguous()
+    top, left, h, w = boxes.to(x.device).unbind(1)
+    flip = flip.to(x.device)[:, None]
+    upper, lower, down = _taps(top, h, height, 256)
+    nearer, farther, across = (part.where(~flip, part.flip(1)) for part in _taps(left, w, width, 256))
+    down, across = down.float()[:, None, :, None], across.float()[:, None, :, None]
+    size = max(1, min(n, CROPPED // max(1, height * width)))
+    planes = torch.arange(size * channels, device=x.device).view(size, channels, 1)
+    turned = torch.empty(size, channels, width, height, device=x.device)
+    out = torch.empty_like(x)
+    for start in range(0, n, size):
+        part, count = slice(start, start + size), min(size, n - start)
+        if last:
+            lines = x[part].permute(0, 2, 3, 1).view(count * height, width * channels)
+            base, shape = planes[:count, 0] // channels * height, (count, 1, height, width * channels)
+        else:
+            lines = x[part].view(count * channels * height, width)
+            base, shape = planes[:count] * height, (count, channels, height, width)
+        places = (base + (tap[part] if last else tap[part, None]) for tap in (upper, lower))
+        near, far = (lines.index_select(0, place.reshape(-1)).float().view(shape) for place in places)
+        lines = near.lerp_(far, down[part])
+        if last:
+            lines = lines.view(count, height, width, channels).permute(0, 3, 1, 2)
+        columns = turned[:count].copy_(lines.transpose(2, 3)).view(count * channels * width, height)
+        # Columns lie in one piece now.
+        places = (planes[:count] * width + tap[part, None] for tap in (nearer, farther))
+        near, far = (columns.index_select(0, place.view(-1)).view(count, channels, width, height) for place in places)
+        # By way of int16: torch casts floats to uint8 several times as slowly.
+        levels = near.lerp_(far, across[part]).add_(0.5).to(torch.int16)
+        out[part].copy_(levels.transpose(2, 3))
+    return out
+
+
+def _taps(start: Tensor, extent: Tensor, size: int, parts: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """For `size` outputs along one side [n, size]: the two inputs that each lies between, and how far it is from the first.
+
+    The distance is float64; in whole `parts` of a pixel, where there are any.
+    """
     place = (torch.arange(size, device=start.device) + 0.5) * (extent[:, None].double() / size) - 0.5
     place = place.clamp(min=0.0)
+    if parts:
+        place = place.mul(parts).add(0.5).floor().div(parts)
     first = place.long().minimum(extent[:, None] - 1)
     second = (first + 1).minimum(extent[:, None] - 1)
-    return start[:, None] + first, start[:, None] + second, (place - first).to(dtype)
+    return start[:, None] + first, start[:, None] + second, place - first
 
 
 def _between(table: Tensor, first: Tensor, second: Tensor, share: Tensor) -> Tensor:
