@@ -28,6 +28,9 @@ class Transform(ABC):
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = None
     """The knob that says how strong the transform is, and values of it from weak to strong, as a contact sheet shows them."""
 
+    random: ClassVar[bool] = True
+    """Whether the result depends on the key; False where the same image always becomes the same picture."""
+
     def __post_init__(self) -> None:
         knobs = knobs_of(type(self))
         values: dict[str, Any] = {item.name: getattr(self, item.name) for item in knobs}
