@@ -57,15 +57,19 @@ def report_command(
         if not names:
             raise InputError("STORE", f"{where} holds no study yet")
         paged = not no_page and (page is not None or (form == "text" and out is None))
-        if not paged and figures is None:
-            _print([table for name in names for table in tables_of(store, name, tidy=form == "csv")], form, out)
-            return
-        from crosswind.reports.gather import gather, no_collection
+        from crosswind.reports.gather import damage_named, gather, no_collection
 
         with no_collection():
+            if not paged and figures is None:
+                _print([table for name in names for table in tables_of(store, name, tidy=form == "csv")], form, out)
+                return
             # What is read for the page serves the tables too: reading is most of the time that a large store takes.
             records = [gather(store, name) for name in names]
-            _print([table for record in records for table in _record_tables(record, tidy=form == "csv")], form, out)
+            tables = []
+            for record in records:
+                with damage_named(store.name, record.name):
+                    tables += _record_tables(record, tidy=form == "csv")
+            _print(tables, form, out)
             if figures is not None:
                 _draw(records, figures)
             if paged:
@@ -128,18 +132,15 @@ def _print(tables: list[Table], form: str, out: Path | None) -> None:
 
 def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
     """The tables of one study: those that a person reads, or one of every number."""
-    from crosswind.core.errors import StoreError
+    from crosswind.reports.gather import damage_named
     from crosswind.reports.tables import number_table, result_tables
 
     resolved = store.study(study)["resolved"]
-    # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
-    results = [row for row in store.results(study, groups=False) if row.get("role") != "base"]
-    try:
-        # What a planned study always has; a store may have been edited or damaged.
+    with damage_named(store.name, study):
+        # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
+        results = [row for row in store.results(study, groups=False) if row.get("role") != "base"]
         reference, selection = str(resolved["reference"]), [str(rule) for rule in resolved["selection"]]
         return [number_table(results, reference, selection)] if tidy else result_tables(results, reference, selection)
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{store.name} is damaged: the study {study!r} cannot be put in tables: {error}") from error
 
 
 def _write(tables: list[Table], form: str, out: Path) -> None:

@@ -13,6 +13,7 @@ __all__ = ["status_command", "status_row"]
 
 def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False) -> None:
     """Say how many runs of each study are done, running, waiting or failed, and why."""
+    from crosswind.core.errors import one_line
     from crosswind.studies.store import Store
 
     with Store.open(where) as store:
@@ -23,10 +24,11 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
     if not rows:
         typer.echo(f"{where} holds no study yet")
     for row in rows:
+        # What a store holds may steer a terminal.
         parts = [f"{row[name]} {name}" for name in ("finished", "diverged", "failed", "running", "pending") if row[name]]
-        typer.echo(f"study {row['name']}: {row['total']} runs: {', '.join(parts) or 'none'}")
+        typer.echo(f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(parts) or 'none'}")
         for failure in row["failures"]:
-            typer.echo(f"  {failure['runs']} failed: {failure['reason']}")
+            typer.echo(f"  {failure['runs']} failed: {one_line(failure['reason'])}")
 
 
 def status_row(store: Any, name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ Every message is one sentence on one line, without a trailing line break.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -24,11 +25,13 @@ __all__ = [
     "StoreError",
     "nearest",
     "one_line",
+    "plain",
     "shown",
     "unknown",
 ]
 
 SHOWN_CHOICES = 30
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class CrosswindError(Exception):
@@ -68,9 +71,14 @@ class RunError(CrosswindError):
 
 
 def one_line(text: str, limit: int = 1000) -> str:
-    """`text` with all white space runs, line breaks included, made one space, cut at `limit` characters."""
-    flat = " ".join(str(text).split())
+    """`text` with all white space runs, line breaks included, made one space, cut at `limit` characters, and `plain`."""
+    flat = plain(" ".join(str(text).split()))
     return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+
+
+def plain(text: str) -> str:
+    """`text` with U+FFFD for each character that steers a terminal or the direction of writing, or that is half of one."""
+    return _STEERING.sub("\ufffd", text)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crosswind.core.errors import StoreError, one_line, shown
 from crosswind.reports.results import Place, Results, arrange
 from crosswind.reports.tables import Table, place_tables, run_table, shown_places
 from crosswind.studies.artifacts import artifact_folder
@@ -23,7 +24,7 @@ from crosswind.studies.artifacts import artifact_folder
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
 
-__all__ = ["CellCount", "SetDraw", "ShiftDraw", "StudyRecord", "gather", "no_collection"]
+__all__ = ["CellCount", "SetDraw", "ShiftDraw", "StudyRecord", "damage_named", "gather", "no_collection"]
 
 MAX_DRAWS = 200
 """Draws that are shown; more of them nobody reads, and the page would grow."""
@@ -103,7 +104,7 @@ class StudyRecord:
 
 def gather(store: Store, study: str) -> StudyRecord:
     """Read one study. Raises `StoreError`; files of runs that are gone or damaged only leave their draw out."""
-    with no_collection():
+    with no_collection(), damage_named(store.name, study):
         return _gather(store, study)
 
 
@@ -118,6 +119,16 @@ def no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def damage_named(store: str, study: str) -> Iterator[None]:
+    """Raise `StoreError` for what a study that was planned and run does not hold: a store may have been edited or damaged."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        told = f"{type(error).__name__}: {one_line(str(error), 200)}"
+        raise StoreError(f"{store} is damaged: the study {shown(study)} cannot be put in tables: {told}") from error
 
 
 def _gather(store: Store, study: str) -> StudyRecord:

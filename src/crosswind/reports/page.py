@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,13 @@ from crosswind.reports import figures as draw
 from crosswind.reports import overviews
 from crosswind.reports.bundle import runtime
 from crosswind.reports.drawing import THEMES, Figure, unique_names
-from crosswind.reports.gather import ShiftDraw, StudyRecord, no_collection
+from crosswind.reports.gather import ShiftDraw, StudyRecord, damage_named, no_collection
 from crosswind.reports.layout import is_numeric, shown
 from crosswind.reports.results import LEVEL, Place
 from crosswind.reports.tables import Table, run_table
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
 __all__ = ["study_figures", "study_page", "write_page"]
@@ -58,7 +60,8 @@ def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
 
     with no_collection():
         text = study_page(studies, store)
-    write_atomically(path, text.encode("utf-8"))
+    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark.
+    write_atomically(path, text.encode("utf-8", "replace"))
 
 
 def study_figures(studies: Iterable[StudyRecord]) -> list[Figure]:
@@ -69,34 +72,41 @@ def study_figures(studies: Iterable[StudyRecord]) -> list[Figure]:
 
 def study_page(studies: Sequence[StudyRecord], store: str) -> str:
     """The page as text; `store` is the name that it gives the store."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     from crosswind import __version__
 
-    laid = [(study, _sections(study)) for study in studies]
+    laid = []
+    for study in studies:
+        with damage_named(store, study.name):
+            laid.append((study, _sections(study)))
     figures = [figure for _, sections in laid for section in sections for group in section.groups for figure, _ in group.figures]
     named = iter(unique_names(figures))
     specs: dict[str, Any] = {}
     entries = [_study_entry(study, sections, position, named, specs) for position, (study, sections) in enumerate(laid)]
-    environment = Environment(
-        loader=(source := PackageLoader("crosswind.reports", "template")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-
-    return environment.get_template("page.html.j2").render(
+    template, css, js = _template()
+    return template.render(
         title=studies[0].name if len(studies) == 1 else f"{len(studies)} studies",
         studies=entries,
         store=store,
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        css=Markup(source.get_source(environment, "page.css")[0]),
-        js=Markup(source.get_source(environment, "page.js")[0]),
+        css=Markup(css),
+        js=Markup(js),
         runtime=Markup(runtime()),
         figures=Markup(_script_json({"themes": THEMES, "figures": specs})),
     )
+
+
+@cache
+def _template() -> tuple[Template, str, str]:
+    """The page without what it shows, its style and its script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    source = PackageLoader("crosswind.reports", "template")
+    environment = Environment(loader=source, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    css, js = (source.get_source(environment, name)[0] for name in ("page.css", "page.js"))
+    return environment.get_template("page.html.j2"), css, js
 
 
 def _script_json(value: Any) -> str:

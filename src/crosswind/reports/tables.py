@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import one_line
+from crosswind.core.errors import one_line, plain
 from crosswind.reports.layout import Cell, layout_csv, layout_latex, layout_text
 from crosswind.reports.notes import (
     entry_notes,
@@ -46,6 +46,13 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
     keys: int = 1
+
+    def __post_init__(self) -> None:
+        # Names and reasons come from a store, which may hold anything; a table goes to terminals and files.
+        rows = tuple(tuple(plain(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        words = {"title": plain(self.title), "columns": tuple(map(plain, self.columns)), "notes": tuple(map(plain, self.notes))}
+        for name, value in {**words, "rows": rows}.items():
+            object.__setattr__(self, name, value)
 
     def to_text(self, width: int = 100) -> str:
         """Monospaced text of at most `width` columns where the cells allow it; wider tables become blocks that repeat the keys."""

@@ -1,0 +1,403 @@
+"""Stores that were damaged or edited: reported, or refused in one sentence; the page of one is whole and holds words only.
+
+Bytes of the database, values of its columns, values inside its JSON, and the files of its runs are changed. What comes out is
+read as a browser would: nothing that a store holds may become an element, an attribute or a script of the page.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crosswind.cli.main import _status
+from crosswind.core.types import PlannedRun
+from crosswind.reports import page as page_module
+from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.database import runs as run_table
+from crosswind.studies.database import scores as score_table
+from crosswind.studies.store import Store
+
+COUNTS = pytest.mark.parametrize("count", [12, pytest.param(1000, marks=pytest.mark.verify)])
+
+WORDS = [
+    *("", " ", "erm", "test", "best-id", "0", "-1", "nan", "x" * 3000, "é\u202e\u200d", "a\nb\tc", "\x00", "\x1b[2J\x07", "\u2028"),
+    *("\ud800", "\udfff", "-->", "<script>window.broken = 1</script>", "</script><script>window.broken = 1</script>", "<!--"),
+    *('"><img src=x onerror="window.broken = 1">', "' onmouseover='window.broken = 1", "<svg/onload=window.broken=1>", "&lt;b&gt;"),
+    *("]]>", "</style><b>", "</pre></details></main>", "{{ 7 * 7 }}", "{% raw %}", "javascript:window.broken=1", "datum.x"),
+    *("../../../../tmp/x", "a/b", "NUL", "%s%n", "\\", "$(id)", "=1+1", "@SUM(1)", "__proto__"),
+]  # fmt: skip
+NUMBERS: list[Any] = [0, -1, 1, 0.5, -0.0, 1e308, -1e308, 5e-324, 1e-300, 2**53, 2**63, 10**30, -(10**25)]
+NUMBERS += [float("nan"), float("inf"), float("-inf"), True, False]
+ODD: list[Any] = [None, [], {}, [[]], [None], {"": None}, [1, "a"], {"a": {"b": {"c": []}}}, *NUMBERS, *WORDS]
+COLUMN_VALUES = [None, "", "{}", "[]", "null", '"x"', "{", "NaN", b"\xff\x00", 0, -1, 2**62, 1.5, float("inf"), 1e300, -5.0, *WORDS]
+COLUMN_VALUES += ["pending", "running", "finished", "diverged", "failed", '{"accuracy": NaN}', '{"groups": []}', "[" * 3000]
+
+# -- a store to begin with ----------------------------------------------------------------------------------------------------
+
+
+def whole_store(
+    folder: Path, shifts: tuple[str, ...] = ("none", "SC"), methods: tuple[str, ...] = ("erm", "groupdro"), **more: Any
+) -> Path:
+    """A small store of one study: two rules, two sets, a grid of two points, one run diverged, failed, running and pending.
+
+    `seeds` (3), `statuses` by number of the run, `reference` ("erm").
+    """
+    seeds, statuses = more.get("seeds", 3), more.get("statuses", {1: "diverged", 2: "failed", 5: "running", 8: "pending"})
+    labels = [
+        {"data": "digits", "shift": shift, "size": "few", "model": "mlp", "method": method, "point": point, "seed": seed}
+        for shift in shifts
+        for method in methods
+        for point in (("eta=0.1", "eta=0.2") if method == "groupdro" else ("",))
+        for seed in range(seeds)
+    ]
+    planned = [PlannedRun(key=f"{number:08x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
+    given = {"name": "alpha", "about": "A study.", "methods": list(methods)}
+    data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "tone"]}}
+    resolved = {**given, "data": data, "reference": more.get("reference", "erm"), "selection": ["best-id", "last"]}
+    with Store.open(folder, create=True) as store:
+        store.add_plan("alpha", given, resolved, planned)
+        with store.transaction() as connection:
+            for number, run in enumerate(planned):
+                status = statuses.get(number, statuses.get("else", "finished"))
+                told = {"versions": '{"crosswind":"0.1.0"}', "warnings": '["few rows"]', "seconds": 2.5 + number, "attempts": 1}
+                told["cost"] = '{"images_per_second":900.5,"peak_memory_bytes":500000000}'
+                reason = "RuntimeError: no <b>luck</b>" if status == "failed" else None
+                change = run_table.update().where(run_table.c.key == run.key)
+                connection.execute(change.values(status=status, reason=reason, **told))
+                if status in ("finished", "diverged"):
+                    connection.execute(score_table.insert(), [{"key": run.key, **row} for row in _scores(number)])
+    for number, run in enumerate(planned):
+        if statuses.get(number, statuses.get("else", "finished")) in ("finished", "diverged"):
+            place = artifact_folder(folder, run.key)
+            place.mkdir(parents=True)
+            (place / "split.json").write_text(json.dumps(SPLIT), encoding="utf-8")
+    return folder
+
+
+def _scores(number: int) -> list[dict[str, Any]]:
+    rows = []
+    for rule in ("best-id", "last", "best-target"):
+        for name in ("validation", "target-validation", "test"):
+            accuracy = 0.5 + (number * 7 % 13) / 40
+            groups = {f"digit={i}, ink=red": {"n": 10, "accuracy": accuracy / (i + 1)} for i in range(2)}
+            worst = {"worst_group": accuracy / 2, "worst_group_name": "digit=1, ink=red", "worst_group_n": 10}
+            metrics = {
+                "n": 20,
+                "accuracy": accuracy,
+                "balanced_accuracy": accuracy,
+                **worst,
+                "groups": groups,
+                "nll": 0.7,
+                "ece": 0.1,
+            }
+            metrics |= {"role": "test" if name == "test" else "validation", "selected_step": 3, "ties": 1, "unparsed": 0}
+            rows.append({"rule": rule, "set": name, "position": len(rows), "metrics": json.dumps(metrics)})
+    return rows
+
+
+CELLS = {
+    f"digit={digit}, ink={ink}, tone={tone}": {"planned": 2.5, "realised": 3}
+    for digit in range(2)
+    for ink in ("red", "blue")
+    for tone in ("dark", "pale")
+}
+SPLIT: dict[str, Any] = {
+    "sets": {name: {"rows": 24, "cells": CELLS, "supplements": [{"drawn": 4}], "short": {}} for name in ("train", "test")},
+    "notes": ["classes are matched"],
+    "warnings": ["few rows"],
+}
+
+# -- what must hold -----------------------------------------------------------------------------------------------------------
+
+_TAGS = """html head meta title link style body a header p h1 h2 h3 h4 h5 nav ul li main article dl div dt dd section details
+summary span figure figcaption button table caption thead tbody tr th td pre footer script b"""
+_ATTRIBUTES = """lang charset name content http-equiv rel href class id tabindex role aria-label aria-labelledby aria-level
+aria-live scope data-figure data-table data-save data-copy type open"""
+TAGS, ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
+VOID = frozenset(("meta", "link"))
+
+
+class Reader(HTMLParser):
+    """A page as a browser takes it apart: elements closed in order, nothing that is not ours, the text of its scripts."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.scripts: list[str] = []
+        self.tables = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in TAGS, tag
+        for name, value in attrs:
+            assert name in ATTRIBUTES, (tag, name)
+            assert name != "href" or (value or "").startswith(("#", "data:,")), value
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.tables += tag == "table"
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data!r}")
+
+
+def read_page(path: Path) -> Reader:
+    """The page, read; anything in it that should not be there fails."""
+    reader = Reader()
+    text = path.read_bytes().decode("utf-8")
+    reader.feed(text)
+    reader.close()
+    assert reader.open == [] and text.startswith("<!doctype html>")
+    assert len(reader.scripts) == 3 and len(set(reader.ids)) == len(reader.ids)
+    assert "<" not in reader.scripts[0]
+
+    def no_number(word: str) -> Any:
+        raise AssertionError(f"{word} is not JSON")
+
+    figures = json.loads(reader.scripts[0], parse_constant=no_number)
+    assert set(figures) == {"themes", "figures"}
+    return reader
+
+
+class Reports:
+    """Reports of stores, and how they ended."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys, self.found, self.pages = capsys, {0: 0, 2: 0}, 0
+
+    def of(self, out: Path) -> int:
+        page = out / "report.html"
+        page.unlink(missing_ok=True)
+        for words in (["status", str(out)], ["report", str(out)]):
+            status = _status(words)
+            said = self.capsys.readouterr()
+            errors = [line for line in said.err.split("\n") if line.startswith("error: ")]
+            assert status in self.found and len(errors) == (status == 2), (status, said.err)
+            assert not any(sign in said.out + said.err for sign in "\x00\x1b\x07"), "control characters reach the terminal"
+            assert all(len(line) < 1500 for line in errors), errors
+        self.found[status] += 1
+        if page.is_file():
+            self.pages += 1
+            read_page(page)
+        assert page.is_file() == (status == 0), (status, said.err)
+        return status
+
+
+@pytest.fixture
+def reports(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Reports:
+    # The drawing script is the same in every page and most of its bytes; the pages that a browser opens have it.
+    monkeypatch.setattr(page_module, "runtime", lambda: "var vegaEmbed;")
+    return Reports(capsys)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whole_store(tmp_path_factory.mktemp("store") / "out")
+
+
+def tried(count: int, check: Callable[[random.Random], None]) -> None:
+    """`check` on `count` sources of chance; a failing one is told by its seed."""
+
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 2**48))
+    def run(seed: int) -> None:
+        check(random.Random(seed))
+
+    run()
+
+
+def mutated(value: Any, chance: random.Random) -> Any:
+    """`value` with one of its parts replaced, removed, renamed or doubled."""
+    value = copy.deepcopy(value)
+    places: list[tuple[Any, Any]] = []
+
+    def visit(inner: Any) -> None:
+        for key in list(inner) if isinstance(inner, dict) else range(len(inner)) if isinstance(inner, list) else ():
+            places.append((inner, key))
+            visit(inner[key])
+
+    visit(value)
+    if not places or chance.random() < 0.05:
+        return chance.choice(ODD)
+    inner, key = chance.choice(places)
+    turn = chance.random()
+    if turn < 0.6:
+        inner[key] = copy.deepcopy(chance.choice(ODD))
+    elif turn < 0.75:
+        del inner[key]
+    elif turn < 0.95 and isinstance(inner, dict):
+        inner[chance.choice(WORDS)] = inner.pop(key)
+    else:
+        inner[key] = [inner[key]]
+    return value
+
+
+# -- the tests ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_store_that_is_changed_is_good(good: Path, reports: Reports) -> None:
+    assert reports.of(good) == 0
+    assert read_page(good / "report.html").tables > 20
+
+
+def test_the_reader_finds_what_is_put_in(good: Path, reports: Reports, tmp_path: Path) -> None:
+    assert reports.of(good) == 0
+    text = (good / "report.html").read_text(encoding="utf-8")
+    for piece in ("<img src=x>", "</div>", '<b onclick="x">', "<!-- x -->", "<script>x</script>", '<a href="https://x.org">x</a>'):
+        (tmp_path / "page.html").write_text(text.replace("<main", f"{piece}<main", 1), encoding="utf-8")
+        with pytest.raises(AssertionError):
+            read_page(tmp_path / "page.html")
+
+
+@COUNTS
+def test_a_store_of_changed_bytes(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
+    raw, out = (good / "store.sqlite").read_bytes(), tmp_path / "out"
+    out.mkdir()
+    # Most of a database is empty pages' rest: changes go where there is something.
+    filled = [at for at in range(0, len(raw), 64) if any(raw[at : at + 64])]
+
+    def check(chance: random.Random) -> None:
+        changed = bytearray(raw)
+        for _ in range(chance.choice([1, 2, 10, 50])):
+            changed[chance.choice(filled) + chance.randrange(64)] = chance.randrange(256)
+        if chance.random() < 0.1:
+            del changed[chance.randrange(len(changed)) :]
+        for path in out.iterdir():
+            path.unlink()
+        (out / "store.sqlite").write_bytes(changed)
+        reports.of(out)
+
+    tried(count, check)
+    assert min(reports.found.values()) > 0, reports.found
+
+
+@COUNTS
+def test_a_store_of_strange_values(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(good, out)
+    with closing(sqlite3.connect(good / "store.sqlite")) as connection:
+        listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        tables = [name for (name,) in listed]
+        columns = [(table, row[1]) for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
+    assert len(columns) > 20
+
+    def check(chance: random.Random) -> None:
+        shutil.copyfile(good / "store.sqlite", out / "store.sqlite")
+        with closing(sqlite3.connect(out / "store.sqlite", isolation_level=None)) as connection:
+            for _ in range(chance.choice([1, 1, 2])):
+                table, column = chance.choice(columns)
+                some = chance.choice(["1", "rowid = (SELECT min(rowid) FROM {0})", "rowid % 2 = 0"]).format(table)
+                value = chance.choice(COLUMN_VALUES)
+                try:
+                    connection.execute(f"UPDATE {table} SET {column} = ? WHERE {some}", (value,))
+                except (sqlite3.Error, UnicodeEncodeError):
+                    pass  # the database itself refuses the value
+        reports.of(out)
+
+    tried(count, check)
+    assert reports.found[0] > 0, reports.found
+
+
+@COUNTS
+def test_a_store_of_strange_json(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(good, out)
+    holds = {"studies": ("given", "resolved"), "study_runs": ("labels",), "scores": ("metrics",)}
+    holds["runs"] = ("versions", "cost", "warnings", "reason", "detail")
+
+    def check(chance: random.Random) -> None:
+        shutil.copyfile(good / "store.sqlite", out / "store.sqlite")
+        with closing(sqlite3.connect(out / "store.sqlite")) as connection:
+            for _ in range(chance.choice([1, 1, 2, 5])):
+                table = chance.choice(list(holds))
+                column = chance.choice(holds[table])
+                some = [row for (row,) in connection.execute(f"SELECT rowid FROM {table}")]
+                chosen = some if chance.random() < 0.3 else [chance.choice(some)]
+                (text,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (chosen[0],)).fetchone()
+                if column in ("reason", "detail"):
+                    value: Any = chance.choice(WORDS).encode("utf-8", "replace").decode()
+                else:
+                    value = json.dumps(mutated(json.loads(text), chance))
+                connection.executemany(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [(value, row) for row in chosen])
+            connection.commit()
+        reports.of(out)
+
+    tried(count, check)
+    assert reports.found[0] > 0, reports.found
+
+
+@COUNTS
+def test_a_store_with_damaged_files(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
+    out, pristine = tmp_path / "out", tmp_path / "good"
+    shutil.copytree(good, out)
+    shutil.copytree(good / "artifacts", pristine)
+
+    def check(chance: random.Random) -> None:
+        shutil.rmtree(out / "artifacts")
+        shutil.copytree(pristine, out / "artifacts")
+        paths = sorted((out / "artifacts").rglob("split.json"))
+        for path in paths if chance.random() < 0.5 else [paths[0]]:
+            turn = chance.random()
+            if turn < 0.6:
+                path.write_text(json.dumps(mutated(mutated(SPLIT, chance), chance)), encoding="utf-8")
+            elif turn < 0.8:
+                raw = bytearray(path.read_bytes())
+                for _ in range(chance.choice([1, 5])):
+                    raw[chance.randrange(len(raw))] = chance.randrange(256)
+                path.write_bytes(raw[: chance.randrange(len(raw))] if chance.random() < 0.3 else raw)
+            elif turn < 0.9:
+                path.unlink()
+            else:
+                path.unlink()
+                path.mkdir()
+        assert reports.of(out) == 0
+
+    tried(count, check)
+    assert reports.pages == reports.found[0] > 0
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "nothing planned": {"shifts": ()},
+    "nothing done": {"statuses": {"else": "pending"}},
+    "all failed": {"statuses": {"else": "failed"}},
+    "all diverged": {"statuses": {"else": "diverged"}},
+    "one seed": {"seeds": 1, "statuses": {}},
+    "no erm": {"methods": ("groupdro", "mixup")},
+    "unknown reference": {"reference": "<i>nobody</i>"},
+    "one run": {"seeds": 1, "shifts": ("none",), "methods": ("erm",), "statuses": {}},
+    "only the reference failed": {"methods": ("mixup", "erm"), "seeds": 1, "shifts": ("none",), "statuses": {1: "failed"}},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_unusual_store_has_a_page(shape: str, reports: Reports, tmp_path: Path) -> None:
+    assert reports.of(whole_store(tmp_path / "out", **SHAPES[shape])) == 0
+    for form in ("csv", "latex", "json"):
+        assert _status(["report", str(tmp_path / "out"), "--format", form, "--out", str(tmp_path / form)]) == 0
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if word.encode("utf-8", "replace").decode() == word and word])
+def test_names_are_only_words(word: str, reports: Reports, tmp_path: Path) -> None:
+    out = whole_store(tmp_path / "out", shifts=(word, "SC"), methods=("erm", f"m {word}"), seeds=2)
+    assert reports.of(out) == 0
