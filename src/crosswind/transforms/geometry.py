@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from crosswind.transforms.boxes import shapes
+
 __all__ = ["CROP_DRAWS", "affine", "crop_boxes", "resized_crop"]
 
 TRIES = 10
 CROP_DRAWS = 2 * TRIES + 2  # uniform numbers that one sample's crop takes
 CHUNK = 131_072  # pixels at a time: their coordinates stay in the cache
-BLENDED = 16_384  # the same where several numbers of each channel are blended
+BLENDED = 131_072  # the same where four pixels are blended
 CROPPED = 65_536  # and where they become floats
 ONE = 1 << 16  # a pixel's side in fixed point
 SHARES = 1 << 11  # in how many parts the way from one pixel to the next is divided
@@ -40,15 +41,14 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     last = channels > 1 and x.is_contiguous(memory_format=torch.channels_last)
     x = x if last else x.contiguous()
     steps = _fixed(matrices.detach().cpu().numpy().astype(np.float64), height, width)
-    if interpolation == "bilinear":
-        out = torch.empty_like(x)
-        _bilinear(x, steps, fill, last, out)
-        return out
+    sampled = _nearest if interpolation == "nearest" else _bilinear
     # Moves and shears of whole lines copy them in one piece: a tenth of the time.
     whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
+    if interpolation == "bilinear":
+        whole &= (steps[:, 0, 1] == 0) & (steps[:, 1, 1] == ONE) & (steps[:, :, 2] % ONE == ONE // 2).all(1)
     if whole.all() or not whole.any():
         out = torch.empty_like(x)
-        (_lines if whole.any() else _nearest)(x, steps, fill, last, out)
+        (_lines if whole.any() else sampled)(x, steps, fill, last, out)
         return out
     # Samples are brought together and put back by gathers of images in one piece; a scatter would take thirty times as long.
     images = x.permute(0, 2, 3, 1) if last else x
@@ -59,7 +59,7 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     out = torch.empty_like(x)
     steps = steps[order]
     _lines(x[:cut], steps[:cut], fill, last, out[:cut])
-    _nearest(x[cut:], steps[cut:], fill, last, out[cut:])
+    sampled(x[cut:], steps[cut:], fill, last, out[cut:])
     images = out.permute(0, 2, 3, 1) if last else out
     images = images.index_select(0, torch.from_numpy(np.argsort(order)).to(x.device))
     return images.permute(0, 3, 1, 2) if last else images
@@ -163,34 +163,43 @@ def _bilinear(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last:
 
 def _blended(x: Tensor, down: Tensor, across: Tensor, fill: int, last: bool, out: Tensor) -> None:
     n, channels, height, width = x.shape
-    outside = (down < 0) | (down >= height * ONE) | (across < 0) | (across >= width * ONE)
-    (upper, lower, v), (nearer, farther, u) = _neighbours(down, height), _neighbours(across, width)
-    base = torch.arange(n, dtype=upper.dtype, device=x.device).mul_(height * width)[:, None, None]
-    upper, lower = upper.mul_(width).add_(base), lower.mul_(width).add_(base)
-    pixels = x.permute(0, 2, 3, 1).reshape(-1, channels) if last else x.transpose(0, 1).reshape(channels, -1)
-    rows, shape = (0, (n, height, width, channels)) if last else (1, (channels, n, height, width))
-    u, v = (share.unsqueeze(3 if last else 0) for share in (u, v))
-    blend = []
-    for line in (upper, lower):
-        left, right = (
-            pixels.index_select(rows, (line + column).expand(n, height, width).reshape(-1)).view(shape).to(torch.int32)
-            for column in (nearer, farther)
-        )
-        blend.append(right.sub_(left).mul_(u).add_(left.mul_(SHARES)))
-    top, bottom = blend
-    found = (
-        bottom.sub_(top).mul_(v).add_(top.mul_(SHARES)).add_(SHARES * SHARES // 2).bitwise_right_shift_(2 * SHARES.bit_length() - 2)
-    )
-    found.masked_fill_(outside.unsqueeze(3 if last else 0), fill)
-    out.copy_(found.permute(0, 3, 1, 2) if last else found.transpose(0, 1))
+    # Negative where a centre comes from outside: as a mask of bits, since comparisons are many times as slow.
+    outside = (down | (height * ONE - 1 - down)) | (across | (width * ONE - 1 - across))
+    inside = outside.bitwise_right_shift_(31).to(torch.int32).bitwise_not_()
+    # In a frame of one pixel that continues the edge all round, the four pixels of every place lie side by side.
+    wide = width + 2
+    (line, v), (column, u) = _neighbours(down, height), _neighbours(across, width)
+    bases = torch.arange(n, dtype=torch.int32, device=x.device).mul_((height + 2) * wide)[:, None, None]
+    index = (line.mul_(wide).add_(bases) + column).expand(n, height, width).reshape(-1)
+    fourth = u * v
+    second, third = u * SHARES - fourth, v * SHARES - fourth
+    weights = (SHARES * SHARES - u * SHARES - third, second, third, fourth)
+    framed = torch.empty(n, height + 2, wide, dtype=torch.int32, device=x.device)
+    flat = framed.view(-1)
+    for channel in range(channels):
+        plane = x[:, channel]
+        framed[:, 1:-1, 1:-1] = plane
+        framed[:, 0, 1:-1] = plane[:, 0]
+        framed[:, -1, 1:-1] = plane[:, -1]
+        framed[:, :, 0] = framed[:, :, 1]
+        framed[:, :, -1] = framed[:, :, -2]
+        # The four in the bytes of one word: one gather in place of four.
+        words = flat[1:] << 8
+        words += flat[:-1]
+        words = (words[wide:] << 16).add_(words[:-wide])
+        taken = words.index_select(0, index).view(n, height, width)
+        found = (taken & 255).mul_(weights[0])
+        for weight in weights[1:]:
+            found += (taken.bitwise_right_shift_(8) & 255).mul_(weight)
+        found.add_(SHARES * SHARES // 2).bitwise_right_shift_(2 * SHARES.bit_length() - 2).bitwise_and_(inside)
+        out[:, channel] = found.add_(~inside & fill) if fill else found
 
 
-def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The two pixels between whose centres each place lies, inside the image, and how far from the first, int32 in 1/2048."""
-    place = place - ONE // 2
-    first = place >> 16
-    share = place.bitwise_and_(ONE - 1).bitwise_right_shift_(5).to(torch.int32)
-    return first.clamp(0, size - 1), first.add_(1).clamp_(0, size - 1), share
+def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The first of the two framed pixels between whose centres each place lies, and how far from it in 1/2048, int32."""
+    place = (place + ONE // 2).clamp_(0, size * ONE + ONE - 1)
+    share = (place & (ONE - 1)).bitwise_right_shift_(5).to(torch.int32)
+    return place.bitwise_right_shift_(16).to(torch.int32), share
 
 
 def crop_boxes(draws: Tensor, size: tuple[int, int], scale: tuple[float, float], ratio: tuple[float, float]) -> Tensor:
@@ -202,10 +211,8 @@ def crop_boxes(draws: Tensor, size: tuple[int, int], scale: tuple[float, float],
     RandomResizedCrop.
     """
     height, width = size
-    areas, shapes = draws[:, :TRIES].double(), draws[:, TRIES : 2 * TRIES].double()
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * areas)
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    shape = torch.exp(low + (high - low) * shapes)
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * draws[:, :TRIES].double())
+    shape = shapes(draws[:, TRIES : 2 * TRIES], ratio)
     w, h = torch.round(torch.sqrt(area * shape)).long(), torch.round(torch.sqrt(area / shape)).long()
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
     first = fits.to(torch.uint8).argmax(1, keepdim=True)
