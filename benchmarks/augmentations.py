@@ -4,8 +4,8 @@
 
 Theirs: a Pillow image in, torchvision's transform with the same settings, a Pillow image out, one image after the other. Ours: the
 batch as uint8 in, uint8 out; measured for images that lie by planes and for images with channels last, as the training loop has
-them. Pictures: crops of scikit-learn's two photographs, and its digits (one channel), enlarged. Both sides alternate in one process on
-one thread; CPU time. Prints microseconds an image (medians; they mean little on a shared machine), the ratio theirs / ours of each
+them. Pictures: crops of scikit-learn's two photographs, and its digits (one channel), enlarged. Both sides alternate in one process
+on one thread; CPU time. Prints microseconds an image (medians; little meaning on a shared machine), the ratio theirs / ours of each
 round (median and range) and the goal, of which 85% counts as reached. kornia is shown beside where it has the operation: it draws
 one operation for a whole batch, and works on floats, here made from uint8 and turned back.
 """

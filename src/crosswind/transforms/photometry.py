@@ -109,7 +109,7 @@ def brightness(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def contrast(x: Tensor, factor: Tensor) -> Tensor:
-    """uint8 images between their mean luminance, a whole level (factor 0), and as they are (1), and beyond: Pillow's to the level."""
+    """uint8 images between their mean luminance, a whole level (factor 0), and as they are (1), and beyond: Pillow's likewise."""
     return _blended(x, factor, _mean_luminance)
 
 

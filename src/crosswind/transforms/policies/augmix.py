@@ -40,10 +40,10 @@ class AugMix(Transform):
     Deviations: geometric operations that follow each other are one resampling (`resampling: once`; see `randaugment`), where
         torchvision resamples after each (`each`). torchvision turns a Pillow image into a tensor first, whose operations differ
         from Pillow's by a level, and at the border by more: there it fades to black, here it ends. Weights are whole numbers of
-        1/65536 that add up to 1; the mixture is cut to whole levels downwards as in torchvision. This is the transform of the images,
+        1/65536 that add up to 1; the mixture is cut to whole levels downwards as in torchvision. This is the transform alone,
         without the consistency loss of the paper.
-    Reference: Hendrycks, Mu, Cubuk, Zoph, Gilmer and Lakshminarayanan, AugMix: A Simple Data Processing Method to Improve Robustness
-        and Uncertainty, ICLR 2020; magnitudes from torchvision.
+    Reference: Hendrycks, Mu, Cubuk, Zoph, Gilmer and Lakshminarayanan, AugMix: A Simple Data Processing Method to Improve
+        Robustness and Uncertainty, ICLR 2020; magnitudes from torchvision.
     """
 
     severity: int = knob(3, domain="[1, 10]", source="Hendrycks et al. 2020", doc="levels that are drawn from, of 10")
@@ -59,7 +59,7 @@ class AugMix(Transform):
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("severity", (1, 3, 5, 7, 10))
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
-        """What each sample goes through in each chain, images being of `size` (h, w): [n * width, steps], a sample's side by side."""
+        """What each sample goes through in each chain, images being of `size` (h, w): [n * width, steps], a sample's together."""
         deepest = self.depth if self.depth > 0 else DEEPEST
         drawn = bits16(keys, self.width * (1 + 3 * deepest)).numpy().reshape(len(keys) * self.width, -1)
         names = codes(BASIC + MORE if self.all_ops else BASIC)
@@ -102,7 +102,7 @@ class AugMix(Transform):
 
 @cache
 def _gamma_quantiles(alpha: float) -> NDArray[np.float64]:
-    """Quantiles of the gamma distribution with shape `alpha` at (i + 1/2) / 65536: float64 [65536]. Made once an alpha, in 50 ms."""
+    """Quantiles of the gamma distribution with shape `alpha` at (i + 1/2) / 65536: float64 [65536]. Once an alpha, in 50 ms."""
     from scipy.special import gammaincinv
 
     return np.asarray(gammaincinv(alpha, (np.arange(65536) + 0.5) / 65536), dtype=np.float64)

@@ -20,7 +20,7 @@ from crosswind.transforms import photometry
 from crosswind.transforms.geometry import affine
 from crosswind.transforms.layout import dense, is_channels_last
 
-__all__ = ["GEOMETRIC", "OPERATIONS", "SIGNED", "Chains", "carried_out", "levels", "matrix_of", "pick"]
+__all__ = ["GEOMETRIC", "OPERATIONS", "SIGNED", "Chains", "carried_out", "codes", "levels", "matrix_of", "pick", "signed"]
 
 OPERATIONS = (
     "identity",
@@ -47,6 +47,7 @@ SIGNED = (*GEOMETRIC, "brightness", "colour", "contrast", "sharpness")
 
 _CODE = {name: code for code, name in enumerate(OPERATIONS)}
 _IS_GEOMETRIC = np.array([name in GEOMETRIC for name in OPERATIONS])
+_RESAMPLED = _CODE["shear-x"]  # stands for all geometric operations where samples are grouped
 _IS_SIGNED = np.array([name in SIGNED for name in OPERATIONS])
 
 
@@ -147,45 +148,62 @@ def carried_out(x: Tensor, chains: Chains, interpolation: str = "nearest", once:
     """
     x = dense(x)
     last = is_channels_last(x)
-    out = (x.permute(0, 2, 3, 1) if last else x).clone(memory_format=torch.contiguous_format)
+    images = x.permute(0, 2, 3, 1) if last else x
     n, steps = chains.operations.shape
-    size = (x.shape[2], x.shape[3])
-    geometric = _IS_GEOMETRIC[chains.operations]
-    goes_on = _goes_on(chains.operations, geometric) if once else np.zeros_like(geometric)
-    pending: NDArray[np.float64] | None = None
+    matrices, resampled = _geometry(chains, (x.shape[2], x.shape[3]), once)
+    order = np.arange(n)
     for step in range(steps):
-        step_codes = chains.operations[:, step]
-        for code in np.unique(step_codes):
-            name = OPERATIONS[code]
-            if name == "identity" or _IS_GEOMETRIC[code]:
+        code = chains.operations[:, step]
+        # All that is resampled here is one group; what is resampled later, with what follows, waits among the identities.
+        group = np.where(_IS_GEOMETRIC[code], np.where(resampled[:, step], _RESAMPLED, 0), code)
+        order, images = _sorted(images, order, group)
+        ends = np.searchsorted(group[order], np.arange(len(OPERATIONS) + 1))
+        images = images.clone() if images.data_ptr() == x.data_ptr() else images
+        for name, start, end in zip(OPERATIONS, ends[:-1], ends[1:], strict=True):
+            if start == end or name == "identity":
                 continue
-            rows = np.flatnonzero(step_codes == code)
-            where = torch.from_numpy(rows).to(x.device)
-            part = out if len(rows) == n else out.index_select(0, where)
-            images = part.permute(0, 3, 1, 2) if last else part
-            magnitudes = torch.from_numpy(chains.magnitudes[rows, step])
-            _put(out, where, _changed(name, images, magnitudes), last)
-        if geometric[:, step].any():
-            if pending is None:
-                pending = np.tile(np.eye(3)[:2], (n, 1, 1))
-            for code in np.unique(step_codes[geometric[:, step]]):
-                rows = np.flatnonzero(step_codes == code)
-                pending[rows] = _after(pending[rows], matrix_of(OPERATIONS[code], chains.magnitudes[rows, step], size))
-            rows = np.flatnonzero(geometric[:, step] & ~goes_on[:, step])
-            where = torch.from_numpy(rows).to(x.device)
-            part = out if len(rows) == n else out.index_select(0, where)
-            images = part.permute(0, 3, 1, 2) if last else part
-            _put(out, where, affine(images, torch.from_numpy(pending[rows]), 0, interpolation), last)
-            pending[rows] = np.eye(3)[:2]
-    return out.permute(0, 3, 1, 2) if last else out
+            part = images[start:end].permute(0, 3, 1, 2) if last else images[start:end]
+            rows = order[start:end]
+            if name == OPERATIONS[_RESAMPLED]:
+                done = affine(part, torch.from_numpy(matrices[rows, step]), 0, interpolation)
+            else:
+                done = _changed(name, part, torch.from_numpy(chains.magnitudes[rows, step]))
+            images[start:end] = done.permute(0, 2, 3, 1) if last else done
+    _, images = _sorted(images, order, np.arange(n))
+    return images.permute(0, 3, 1, 2) if last else images
 
 
-def _goes_on(operations: NDArray[np.int64], geometric: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether the next step of a sample that is no identity is geometric: bool [n, steps]."""
-    out = np.zeros_like(geometric)
-    for step in range(operations.shape[1] - 2, -1, -1):
-        out[:, step] = np.where(operations[:, step + 1] == 0, out[:, step + 1], geometric[:, step + 1])
-    return out
+def _sorted(images: Tensor, order: NDArray[np.int64], keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], Tensor]:
+    """Images that stand in some order, by the `keys` of their samples instead: their new order and themselves.
+
+    Gathers of whole images; to scatter them back where they came from would take many times as long.
+    """
+    moved = np.argsort(keys[order], kind="stable")
+    if (moved[:-1] < moved[1:]).all():
+        return order, images
+    return order[moved], images.index_select(0, torch.from_numpy(moved).to(images.device))
+
+
+def _geometry(chains: Chains, size: tuple[int, int], once: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """At which steps a sample is resampled (bool [n, steps]), and along which map (float64 [n, steps, 2, 3])."""
+    n, steps = chains.operations.shape
+    geometric = _IS_GEOMETRIC[chains.operations]
+    # Whether the next step of the sample that is no identity is geometric as well: then that one resamples.
+    goes_on = np.zeros_like(geometric)
+    if once:
+        for step in range(steps - 2, -1, -1):
+            following = chains.operations[:, step + 1]
+            goes_on[:, step] = np.where(following == 0, goes_on[:, step + 1], _IS_GEOMETRIC[following])
+    matrices = np.empty((n, steps, 2, 3))
+    pending = np.tile(np.eye(3)[:2], (n, 1, 1))
+    for step in range(steps):
+        code = chains.operations[:, step]
+        for number in np.unique(code[geometric[:, step]]):
+            rows = np.flatnonzero(code == number)
+            pending[rows] = _after(pending[rows], matrix_of(OPERATIONS[number], chains.magnitudes[rows, step], size))
+        matrices[:, step] = pending
+        pending[geometric[:, step] & ~goes_on[:, step]] = np.eye(3)[:2]
+    return matrices, geometric & ~goes_on
 
 
 def _after(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -194,14 +212,6 @@ def _after(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[n
     out = first[:, :, 0:1] * second[:, 0:1] + first[:, :, 1:2] * second[:, 1:2]
     out[:, :, 2] += first[:, :, 2]
     return out
-
-
-def _put(out: Tensor, where: Tensor, images: Tensor, last: bool) -> None:
-    found = images.permute(0, 2, 3, 1) if last else images
-    if len(where) == len(out):
-        out.copy_(found)
-    else:
-        out.index_copy_(0, where, found)
 
 
 def _changed(name: str, x: Tensor, magnitudes: Tensor) -> Tensor:

@@ -24,8 +24,8 @@ class TrivialAugment(Transform):
     """TrivialAugment (wide): one of fourteen operations, at a level drawn uniformly, with a sign that is drawn.
 
     Operations: identity, shears (up to 0.99), translations (up to 32 pixels, whatever the size), rotate (135 degrees), brightness,
-    colour, contrast, sharpness (factors 1 +- 0.99), posterize (8 to 2 bits), solarize (from 255 to 0), autocontrast, equalize. Every
-    sample draws its own. Each is torchvision's on Pillow images to the level, with its defaults: nearest pixel, black outside.
+    colour, contrast, sharpness (factors 1 +- 0.99), posterize (8 to 2 bits), solarize (from 255 to 0), autocontrast, equalize.
+    Every sample draws its own. Each is torchvision's on Pillow images to the level, with its defaults: nearest, black outside.
     Deviations: operations and levels are drawn in steps of 1/65536.
     Reference: Müller and Hutter, TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation, ICCV 2021; magnitudes from
         torchvision's TrivialAugmentWide.
