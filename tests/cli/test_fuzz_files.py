@@ -187,8 +187,7 @@ def test_a_table_of_changed_bytes(form: str, count: int, tmp_path: Path, capsys:
         (tmp_path / f"rows.{form}").write_bytes(changed(good, chance))
         answers.of("plan", tmp_path / "study.yaml")
 
-    # Of some thousand damaged Parquet files polars aborts the process on one (1.x), which no Python can catch.
-    tried(count if form == "csv" else min(count, 30), check)
+    tried(count if form == "csv" else max(15, count // 3), check)  # a Parquet file costs a process of its own
     assert min(answers.found.values()) > 0, answers.found
 
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.types import digest_arrays
 
-__all__ = ["MOST_VALUES", "Attribute", "AttributeTable", "spelled"]
+__all__ = ["MOST_ROWS", "MOST_VALUES", "Attribute", "AttributeTable", "spelled"]
 
+MOST_ROWS = 50_000_000  # of a table that is made or read whole
 MOST_VALUES = 65_535  # codes are at most 16 bits wide, so that a table of many rows stays small
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

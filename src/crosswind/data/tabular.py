@@ -6,6 +6,9 @@ polars is imported where a file is read, because planning most studies reads non
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, unknown
 from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
+from crosswind.data.parquet import read_parquet
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -41,20 +45,21 @@ def read_table(path: str, field: str) -> DataFrame:
         raise InputError(field, f"{path!r} is not a file")
     import polars
 
+    text = b""
     try:
         if place.suffix.lower() == ".csv":
+            text = _text_of(place, path)
             # Without a header first: polars would rename a column that is named twice.
-            rows = polars.read_csv(place, has_header=False, infer_schema=False)
+            rows = polars.read_csv(text, has_header=False, infer_schema=False)
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows = rows.slice(1)
         else:
-            rows = polars.read_parquet(place)
+            rows = read_parquet(place, path)
             header = [name.strip() for name in rows.columns]
     except polars.exceptions.NoDataError:
         raise DataError(f"{path} is empty") from None
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
-        # A panic is how the reader fails on some damaged files; it is no `Exception`.
-        raise DataError(f"{path} cannot be read as a {place.suffix[1:].upper()} table: {_first_sentence(error)}") from None
+    except (polars.exceptions.PolarsError, OSError, ValueError) as error:
+        raise DataError(_fault_of(text, path) or f"{path} cannot be read as a table: {_first_sentence(error)}") from None
     if len(header) == 1 and header[0] and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
         raise DataError(f"{path} separates its cells by {mark!r}, and a CSV table needs commas")
     names: list[str] = []
@@ -68,6 +73,32 @@ def read_table(path: str, field: str) -> DataFrame:
         raise DataError(f"{path} has no rows")
     rows.columns = names
     return rows
+
+
+def _text_of(place: Path, path: str) -> bytes:
+    """The bytes of a CSV file with line ends as polars knows them; `DataError` for text that is not UTF-8."""
+    raw = place.read_bytes()
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in raw[:64]:
+        raise DataError(f"{path} is UTF-16 or no text at all, and a CSV table needs UTF-8")
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8, which a CSV table needs") from None
+    if b"\r" in raw.partition(b"\n")[0].rstrip(b"\r"):
+        raw = re.sub(rb"\r(?!\n)", b"\n", raw)  # lines that end as on old Macs
+    return raw.rstrip(b"\r\n")
+
+
+def _fault_of(text: bytes, path: str) -> str | None:
+    """The sentence about the first line that has more cells than the first one, or whose quotes go wrong, if there is one."""
+    reader = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
+    try:
+        first = len(next(reader, []))
+        found = next(((reader.line_num, len(cells)) for cells in reader if len(cells) > first), None)
+    except csv.Error as error:
+        return f"{path}, line {reader.line_num}: {error}"
+    return None if found is None else f"{path}, line {found[0]} has {found[1]} cells, and the first line has {first}"
 
 
 def has_column(rows: DataFrame, name: str, path: str, field: str) -> str:

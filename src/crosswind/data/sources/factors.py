@@ -13,14 +13,13 @@ from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest
-from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
+from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
 from crosswind.data.tabular import attribute_table, has_column, read_table
 
 __all__ = ["Factors"]
 
-MOST_ROWS = 50_000_000
 SPLIT = "split"
 
 
