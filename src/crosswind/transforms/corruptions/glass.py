@@ -1,0 +1,76 @@
+"""The shuffling of pixels behind ribbed glass, as maps of which pixel comes from where."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import seed_of
+from crosswind.transforms.draws import bits16
+
+__all__ = ["BANK", "glass_choices", "glass_map", "glass_maps"]
+
+BANK = 256  # maps of a size and severity
+MEMORY = 128 << 20  # bytes that all kept maps may take, five severities at 224 pixels; the kinds used longest ago go first
+
+_banks: OrderedDict[tuple[int, int, int, int], dict[int, NDArray[np.unsignedinteger]]] = OrderedDict()
+
+
+def glass_choices(height: int, width: int, reach: int, times: int, number: int) -> NDArray[np.int64]:
+    """Where each pixel looks at each pass: int64 [times, height, width, 2], down and right, uniform in [-reach, reach)."""
+    key = np.array([seed_of(0, "glass", height, width, reach, times, number)], dtype=np.uint64)
+    side = 2 * reach
+    drawn = bits16(key, times * height * width)[0].numpy().astype(np.int64).reshape(times, height, width)
+    return np.stack(np.divmod(drawn * side * side >> 16, side), -1) - reach
+
+
+def glass_map(height: int, width: int, reach: int, times: int, number: int) -> NDArray[np.int64]:
+    """Map `number` of the bank: int64 [height x width], for each pixel the pixel that it shows.
+
+    Pass after pass, from the lower right to the upper left, each pixel more than `reach` inside the edges becomes a *copy* of one
+    that lies up to `reach` away: the original says `x[a], x[b] = x[b], x[a]`, which swaps numbers but copies rows of an array (a
+    row is a view, and the first assignment has changed it when the second reads it). A pixel not yet visited in this pass gives
+    what it had before, another what it has become; so each pixel ends a chain of looks, found here by doubling, without a loop.
+    """
+    pixels = np.arange(height * width).reshape(height, width)
+    shown = pixels.ravel()
+    # The original's ranges: from side - reach down to reach + 1.
+    rows, columns = slice(reach + 1, height - reach + 1), slice(reach + 1, width - reach + 1)
+    for moves in glass_choices(height, width, reach, times, number):
+        looks = pixels.copy()
+        looks[rows, columns] += (moves[..., 0] * width + moves[..., 1])[rows, columns]
+        target = looks.ravel()
+        # Visited before in this pass: a later row, or further right in the same row, and inside the ranges.
+        visited = np.zeros((height, width), bool)
+        visited[rows, columns] = True
+        chained = (target > pixels.ravel()) & visited.ravel()[target]
+        # A pixel that is chained goes on from where it looks; the others stop.
+        ahead = np.where(chained, target, pixels.ravel())
+        while True:
+            further = ahead[ahead]
+            if np.array_equal(further, ahead):
+                break
+            ahead = further
+        shown = shown[target[ahead]]
+    return shown
+
+
+def glass_maps(height: int, width: int, reach: int, times: int, numbers: NDArray[np.integer]) -> torch.Tensor:
+    """The maps of these numbers: int64 [n, height x width]. A map is made when first asked for, and kept while there is room."""
+    key = (height, width, reach, times)
+    bank = _banks.setdefault(key, {})
+    _banks.move_to_end(key)
+    kind = np.uint16 if height * width <= 1 << 16 else np.uint32
+    out = np.empty((len(numbers), height * width), np.int64)
+    for place, number in enumerate(numbers.tolist()):
+        if number not in bank:
+            bank[number] = glass_map(height, width, reach, times, number).astype(kind)
+        out[place] = bank[number]
+    held = [len(kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4) for sizes, kept in _banks.items()]
+    while sum(held) > MEMORY:
+        held.pop(0)
+        _banks.popitem(last=False)
+    return torch.from_numpy(out)
