@@ -1,0 +1,76 @@
+"""Parts of pictures painted over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import knob
+from crosswind.core.registry import register
+from crosswind.transforms.base import Transform
+from crosswind.transforms.boxes import ERASE_DRAWS, centred_boxes, erase_boxes, painted
+from crosswind.transforms.draws import uniforms
+
+__all__ = ["Cutout", "Erase"]
+
+
+@register("erase", kind="transform")
+@dataclass(frozen=True)
+class Erase(Transform):
+    """Random erasing: a box of random size, shape and place is painted with `fill`.
+
+    Its share of the image's area is uniform in [smallest, largest], the logarithm of height / width in those of
+    [1 / aspect, aspect]; it lies wholly inside. A box as large as the image on a side is drawn again, ten times at most, after
+    which the image stays as it is: almost never, unless `smallest` is large. `draw` fixed: the share is `largest`.
+    Reference: Zhong, Zheng, Kang, Li and Yang, Random Erasing Data Augmentation, AAAI 2020; the law is torchvision's
+        RandomErasing. Ng et al. 2022 erase up to 33% with aspect up to 10/3.
+    """
+
+    largest: float = knob(0.33, domain="(0, 1]", source="Zhong et al. 2020", doc="largest share of the area that is erased")
+    smallest: float = knob(0.02, domain="(0, 1]", source="Zhong et al. 2020", doc="smallest share of the area that is erased")
+    aspect: float = knob(10 / 3, domain="[1, 100]", source="Zhong et al. 2020", doc="longest side over shortest side, at most")
+    probability: float = knob(1.0, domain="[0, 1]", doc="share of the images in which a box is erased")
+    draw: str = knob("uniform", domain="{uniform, fixed}", doc="how the share of the area is drawn")
+    fill: int = knob(0, domain="[0, 255]", doc="the level that is painted")
+
+    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("largest", (0.05, 0.1, 0.2, 0.33, 0.5))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.draw == "uniform" and self.smallest > self.largest:
+            raise InputError(f"{self.title}.smallest", f"must be at most {self.largest:g} (the largest), not {self.smallest:g}")
+
+    def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        drawn = uniforms(keys, ERASE_DRAWS + 1)
+        area = (self.largest if self.draw == "fixed" else self.smallest, self.largest)
+        boxes = erase_boxes(drawn[:, 1:], (x.shape[2], x.shape[3]), area, (1 / self.aspect, self.aspect))
+        boxes *= (drawn[:, :1].double() < self.probability).long()
+        return painted(x, boxes, self.fill)
+
+
+@register("cutout", kind="transform")
+@dataclass(frozen=True)
+class Cutout(Transform):
+    """A square about a random pixel is painted with `fill`; what reaches over the image's edge is lost.
+
+    Its side is `share` of the image's shorter side, rounded to whole pixels.
+    Reference: DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, 2017, where it is half of
+        the side for CIFAR-10 and a quarter for CIFAR-100.
+    """
+
+    share: float = knob(0.5, domain="(0, 1]", source="DeVries and Taylor 2017", doc="the square's side over the shorter side")
+    fill: int = knob(0, domain="[0, 255]", doc="the level that is painted")
+
+    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("share", (0.1, 0.2, 0.3, 0.4, 0.5))
+
+    def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        size = (x.shape[2], x.shape[3])
+        side = max(1, round(self.share * min(size)))
+        return painted(x, centred_boxes(uniforms(keys, 2), size, side), self.fill)
