@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["dense", "is_channels_last", "laid_out_as", "parts", "planes"]
+__all__ = ["dense", "in_groups", "is_channels_last", "laid_out_as", "parts", "planes"]
 
 CHUNK = 200_000  # values at a time: as floats they stay in a core's own cache
 
@@ -52,3 +54,39 @@ def parts(x: Tensor) -> Iterator[slice]:
     size = max(1, CHUNK // max(1, x[0].numel())) if len(x) else 1
     for start in range(0, len(x), size):
         yield slice(start, start + size)
+
+
+def in_groups(
+    x: Tensor, groups: NDArray[np.int64], change: Callable[[int, int, Tensor, NDArray[np.int64]], Tensor], none: int = 0
+) -> Tensor:
+    """Images that are changed step by step, each by what its group is at that step: new, in the memory layout of `x`.
+
+    `groups`: int64 [n, steps]; the group `none` is left alone. `change(step, group, images, rows)` gives the changed images of a
+    group, in their memory layout; `rows` are their places in `x`.
+    """
+    x = dense(x)
+    last = is_channels_last(x)
+    images = (x.permute(0, 2, 3, 1) if last else x).clone()
+    order = np.arange(len(x))
+    # At each step the samples of one group stand side by side, so that a group is a piece of memory.
+    for step in range(groups.shape[1]):
+        order, images = _sorted(images, order, groups[:, step])
+        found, starts = np.unique(groups[order, step], return_index=True)
+        for group, start, end in zip(found.tolist(), starts, [*starts[1:], len(x)], strict=True):
+            if group != none:
+                part = images[start:end].permute(0, 3, 1, 2) if last else images[start:end]
+                done = change(step, group, part, order[start:end])
+                images[start:end] = done.permute(0, 2, 3, 1) if last else done
+    _, images = _sorted(images, order, np.arange(len(x)))
+    return images.permute(0, 3, 1, 2) if last else images
+
+
+def _sorted(images: Tensor, order: NDArray[np.int64], keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], Tensor]:
+    """Images that stand in some order, by the `keys` of their samples instead: their new order and themselves.
+
+    Gathers of whole images; to scatter them back where they came from would take many times as long.
+    """
+    moved = np.argsort(keys[order], kind="stable")
+    if (moved[:-1] < moved[1:]).all():
+        return order, images
+    return order[moved], images.index_select(0, torch.from_numpy(moved).to(images.device))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from crosswind.transforms import photometry
 from crosswind.transforms.geometry import affine
-from crosswind.transforms.layout import dense, is_channels_last
+from crosswind.transforms.layout import in_groups
 
 __all__ = ["GEOMETRIC", "OPERATIONS", "SIGNED", "Chains", "carried_out", "codes", "levels", "matrix_of", "pick", "signed"]
 
@@ -146,42 +146,16 @@ def carried_out(x: Tensor, chains: Chains, interpolation: str = "nearest", once:
     between) are composed and resampled once, so nothing is rounded between them, and what one moves out of the image the next may
     bring back; else one by one. `interpolation` as in `geometry.affine`; outside is black.
     """
-    x = dense(x)
-    last = is_channels_last(x)
-    images = x.permute(0, 2, 3, 1) if last else x
-    n, steps = chains.operations.shape
     matrices, resampled = _geometry(chains, (x.shape[2], x.shape[3]), once)
-    order = np.arange(n)
-    for step in range(steps):
-        code = chains.operations[:, step]
-        # All that is resampled here is one group; what is resampled later, with what follows, waits among the identities.
-        group = np.where(_IS_GEOMETRIC[code], np.where(resampled[:, step], _RESAMPLED, 0), code)
-        order, images = _sorted(images, order, group)
-        ends = np.searchsorted(group[order], np.arange(len(OPERATIONS) + 1))
-        images = images.clone() if images.data_ptr() == x.data_ptr() else images
-        for name, start, end in zip(OPERATIONS, ends[:-1], ends[1:], strict=True):
-            if start == end or name == "identity":
-                continue
-            part = images[start:end].permute(0, 3, 1, 2) if last else images[start:end]
-            rows = order[start:end]
-            if name == OPERATIONS[_RESAMPLED]:
-                done = affine(part, torch.from_numpy(matrices[rows, step]), 0, interpolation)
-            else:
-                done = _changed(name, part, torch.from_numpy(chains.magnitudes[rows, step]))
-            images[start:end] = done.permute(0, 2, 3, 1) if last else done
-    _, images = _sorted(images, order, np.arange(n))
-    return images.permute(0, 3, 1, 2) if last else images
+    # All that is resampled at a step is one group; what is resampled later, with what follows, waits among the identities.
+    groups = np.where(_IS_GEOMETRIC[chains.operations], np.where(resampled, _RESAMPLED, 0), chains.operations)
 
+    def change(step: int, group: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
+        if group == _RESAMPLED:
+            return affine(images, torch.from_numpy(matrices[rows, step]), 0, interpolation)
+        return _changed(OPERATIONS[group], images, torch.from_numpy(chains.magnitudes[rows, step]))
 
-def _sorted(images: Tensor, order: NDArray[np.int64], keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], Tensor]:
-    """Images that stand in some order, by the `keys` of their samples instead: their new order and themselves.
-
-    Gathers of whole images; to scatter them back where they came from would take many times as long.
-    """
-    moved = np.argsort(keys[order], kind="stable")
-    if (moved[:-1] < moved[1:]).all():
-        return order, images
-    return order[moved], images.index_select(0, torch.from_numpy(moved).to(images.device))
+    return in_groups(x, groups, change)
 
 
 def _geometry(chains: Chains, size: tuple[int, int], once: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

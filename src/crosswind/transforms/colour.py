@@ -1,0 +1,205 @@
+"""Hue, and the jitter of brightness, contrast, saturation and hue, on uint8 images, with parameters for every sample.
+
+Two models of hue, each under its own name. `hue` turns the angle of the hue-saturation-value model, as Pillow and torchvision do.
+`hue_matrix` turns the plane of colour differences of the YIQ model: a linear map, so that a whole jitter is one 3 x 3 matrix and
+one offset a sample (`jitter` with `hue="matrix"`); it keeps luminance where the other keeps value, and looks different.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crosswind.transforms import photometry
+from crosswind.transforms.layout import in_groups, laid_out_as, parts, planes
+
+__all__ = ["JITTER", "JITTER_DRAWS", "hue", "hue_matrix", "hue_rotation", "jitter", "jitter_draws"]
+
+JITTER = ("brightness", "contrast", "saturation", "hue")
+JITTER_DRAWS = 2 * len(JITTER)  # uniform numbers that one sample's jitter takes
+TURN = 65025.0  # 255 squared: saturation and a share of a sextant, each in 1/255
+_LUMINANCE = np.array([0.299, 0.587, 0.114])
+
+
+def jitter_draws(draws: Tensor, strengths: tuple[float, float, float, float]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The amounts of a jitter and their order, as torchvision's ColorJitter draws them: float64 and int64 [n, 4].
+
+    `draws` [n, JITTER_DRAWS]: uniform numbers in (0, 1). `strengths`: of brightness, contrast, saturation (each factor uniform
+    from 1 - strength, at least 0, to 1 + strength) and hue (a share of a full turn, uniform from -strength to strength, at most
+    0.5). The order holds places in `JITTER`; all 24 are as likely.
+    """
+    drawn = draws.cpu().numpy().astype(np.float64)
+    strength = np.array(strengths)
+    low = np.where(np.arange(4) < 3, np.maximum(0.0, 1.0 - strength), -strength)
+    high = np.where(np.arange(4) < 3, 1.0 + strength, strength)
+    return low + (high - low) * drawn[:, :4], np.argsort(drawn[:, 4:], axis=1, kind="stable")
+
+
+def jitter(x: Tensor, amounts: NDArray[np.float64], order: NDArray[np.int64], hue: str = "exact") -> Tensor:
+    """uint8 images [n, c, h, w] with brightness, contrast, saturation and hue changed by `amounts` [n, 4] in each sample's `order`.
+
+    `hue` "exact": the four one after the other, each rounded to whole levels, as torchvision's ColorJitter does to Pillow images,
+    to the level. "matrix": hue as `hue_matrix`; all four are composed into one matrix and one offset a sample and rounded once,
+    nothing being cut to 0 to 255 in between, and the mean of contrast is the mean of what comes before it, not rounded. A grey
+    image stays grey. A step that changes nothing (factor 1, hue 0) is passed over.
+    """
+    if hue == "matrix":
+        matrices, grounds = _composed(amounts, order)
+        return _linear(x, matrices, grounds)
+    idle = np.where(np.arange(4) < 3, 1.0, 0.0)
+    turns = np.where(np.take_along_axis(amounts == idle, order, axis=1), -1, order)
+
+    def change(step: int, group: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
+        return _ADJUSTED[group](images, torch.from_numpy(amounts[rows, group]))
+
+    return in_groups(x, turns, change, none=-1)
+
+
+def hue(x: Tensor, turn: Tensor) -> Tensor:
+    """uint8 images with their hue turned by `turn` [n] of a full circle, -0.5 to 0.5: torchvision's adjust_hue of Pillow images.
+
+    To the level: hue, saturation and value are whole numbers of 1/255 in between, as Pillow's. A grey image stays as it is.
+    """
+    if x.shape[1] == 1:
+        return x.clone()
+    x, like = planes(x), x
+    out = torch.empty_like(x)
+    hues, saturations = (table.to(x.device) for table in _hsv_tables())
+    shift = (turn.to(x.device, torch.float64) * 255).trunc().to(torch.int32).view(-1, 1, 1)
+    for part in parts(x):
+        red, green, blue = x[part].unbind(1)
+        value = torch.maximum(torch.maximum(red, green), blue)
+        spread = value - torch.minimum(torch.minimum(red, green), blue)
+        # Which channel is the largest, the first of equals, as bytes 1 and 0: comparisons are many times as slow.
+        not_red, not_green = (value - red).clamp_(max=1), (value - green).clamp_(max=1)
+        of_green = not_red * (1 - not_green)
+        of_blue = not_red * not_green
+        red, green, blue = (channel.to(torch.int16) for channel in (red, green, blue))
+        ahead = (green - blue).mul_(1 - not_red).add_((blue - red).mul_(of_green)).add_((red - green).mul_(of_blue))
+        wide = spread.to(torch.int32)
+        index = (of_green + 2 * of_blue).to(torch.int32).mul_(256).add_(wide).mul_(512).add_(ahead).add_(256)
+        angle = hues.index_select(0, index.view(-1)).view(index.shape)
+        angle = angle.to(torch.int32).add_(shift[part]).bitwise_and_(255).to(torch.float32).mul_(6.0)
+        vivid = saturations.index_select(0, wide.mul_(256).add_(value).view(-1)).view(wide.shape).to(torch.float32)
+        level = value.to(torch.float32)
+        # Whole numbers below 2^24 up to the division: exact; it is clear of halves by more than its error (all cases tried).
+        for channel, sextant, side in ((0, 765.0, -1.0), (1, 510.0, 1.0), (2, 1020.0, 1.0)):
+            lost = (angle - sextant).abs_().mul_(side).add_(-255.0 if side > 0 else 510.0).clamp_(0.0, 255.0)
+            lost.mul_(vivid).neg_().add_(TURN).mul_(level).mul_(1.0 / TURN).add_(0.5)
+            out[part, channel] = lost.to(torch.int32)
+    return laid_out_as(out, like)
+
+
+def hue_matrix(x: Tensor, turn: Tensor) -> Tensor:
+    """uint8 images with their colour differences (YIQ) turned by `turn` [n] of a full circle, rounded; a grey image stays."""
+    matrices = hue_rotation(turn.double().cpu().numpy())
+    return _linear(x, matrices, np.zeros((len(x), 3, 3)))
+
+
+def hue_rotation(turn: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrices of red, green and blue [n, 3, 3] that turn the colour differences of YIQ by `turn` [n] of a full circle.
+
+    Each is orange towards yellow, as `hue` turns, for positive numbers. Rows add up to 1: greys stay.
+    """
+    # (Y, I, Q) of (R, G, B), FCC 1953.
+    yiq = np.array([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+    back = np.linalg.inv(yiq)
+    # Each angle on its own: the last bit of a vectorised cosine may depend on where it stands.
+    cosine = np.array([math.cos(2 * math.pi * value) for value in turn.tolist()])[:, None, None]
+    sine = np.array([math.sin(2 * math.pi * value) for value in turn.tolist()])[:, None, None]
+    still = np.outer(back[:, 0], yiq[0])
+    same = np.outer(back[:, 1], yiq[1]) + np.outer(back[:, 2], yiq[2])
+    across = np.outer(back[:, 2], yiq[1]) - np.outer(back[:, 1], yiq[2])
+    return still + cosine * same - sine * across
+
+
+def _composed(amounts: NDArray[np.float64], order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A jitter as one map: matrices [n, 3, 3] of every pixel, and what the mean pixel [n, 3, 3] adds to all of them."""
+    n = len(amounts)
+    kept, ground = np.tile(np.eye(3), (n, 1, 1)), np.zeros((n, 3, 3))
+    grey = np.tile(_LUMINANCE, (3, 1))
+    turned = hue_rotation(amounts[:, 3])
+    for step in range(order.shape[1]):
+        for kind in range(4):
+            rows = np.flatnonzero(order[:, step] == kind)
+            share = amounts[rows, kind][:, None, None]
+            if kind == 0:
+                kept[rows] *= share
+                ground[rows] *= share
+            elif kind == 1:
+                # The mean of the picture so far is that of the first one by the same map.
+                mean = _product(np.broadcast_to(grey, (len(rows), 3, 3)), kept[rows] + ground[rows])
+                kept[rows] *= share
+                ground[rows] = share * ground[rows] + (1 - share) * mean
+            else:
+                matrix = share * np.eye(3) + (1 - share) * grey if kind == 2 else turned[rows]
+                kept[rows], ground[rows] = _product(matrix, kept[rows]), _product(matrix, ground[rows])
+    return kept, ground
+
+
+def _product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Written out: the order of sums inside a product of matrices may depend on how many there are.
+    return left[:, :, 0:1] * right[:, 0:1] + left[:, :, 1:2] * right[:, 1:2] + left[:, :, 2:3] * right[:, 2:3]
+
+
+def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float64]) -> Tensor:
+    """matrices @ pixel + grounds @ mean pixel for all pixels of uint8 images, cut and rounded to whole levels.
+
+    Numbers are rounded to so many bits that every product and sum is exact in single precision: the same bits in any order.
+    """
+    coloured = x.shape[1] == 3
+    if not coloured:
+        # Three equal channels stay equal under every map of a jitter: a row's sum is what becomes of one.
+        matrices, grounds = matrices[:, :1].sum(2, keepdims=True), grounds[:, :1].sum(2, keepdims=True)
+    matrices, grounds = np.asarray(matrices, dtype=np.float64), np.asarray(grounds, dtype=np.float64)
+    reach = 255 * (np.abs(matrices).sum(2).max(1) + np.abs(grounds).reshape(len(x), x.shape[1], -1).sum(2).max(1)) + 1
+    step = np.ldexp(1.0, np.frexp(reach)[1] - 24)
+    weights = np.rint(matrices / step[:, None, None]) * step[:, None, None]
+    x, like = planes(x), x
+    out = torch.empty_like(x)
+    for part in parts(x):
+        levels = x[part].to(torch.float32)
+        # The sum of a line is exact in single precision, that of an image is not.
+        means = (levels.sum(3).double().sum(2) / (x.shape[2] * x.shape[3])).cpu().numpy()
+        offset = _added(grounds[part], means) + 0.5
+        offset = np.rint(offset / step[part, None]) * step[part, None]
+        given = torch.from_numpy(weights[part].astype(np.float32)).to(x.device)[:, :, :, None, None]
+        first = torch.from_numpy(offset.astype(np.float32)).to(x.device)[:, :, None, None]
+        for channel in range(x.shape[1]):
+            mixed = torch.addcmul(first[:, channel], levels[:, 0], given[:, channel, 0])
+            for other in range(1, x.shape[1]):
+                mixed.addcmul_(levels[:, other], given[:, channel, other])
+            out[part, channel] = mixed.clamp_(0, 255).to(torch.int32)
+    return laid_out_as(out, like)
+
+
+def _added(grounds: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    if means.shape[1] == 1:
+        return grounds.reshape(len(means), -1)[:, :1] * means
+    return grounds[:, :, 0] * means[:, :1] + grounds[:, :, 1] * means[:, 1:2] + grounds[:, :, 2] * means[:, 2:3]
+
+
+@cache
+def _hsv_tables() -> tuple[Tensor, Tensor]:
+    """Pillow's hue by largest channel, spread and lead of the next channel over the third; its saturation by spread and value."""
+    spread, lead = np.arange(256, dtype=np.float32)[:, None], np.arange(-256, 256, dtype=np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # In the precision of each of its steps: how far each of the two other channels lies below the largest.
+        third = np.where(lead >= 0, np.float32(1), (spread + lead) / spread)
+        following = np.where(lead >= 0, (spread - lead) / spread, np.float32(1))
+        sextants = [third - following, *(2.0 * i + third.astype(np.float64) - following for i in (1, 2))]
+        angle = np.stack([np.float64(part.astype(np.float32)) for part in sextants])
+        hues = np.fmod(angle / 6.0 + 1.0, 1.0).astype(np.float32) * 255.0
+        saturation = (spread / np.arange(256, dtype=np.float32)).astype(np.float64) * 255.0
+    possible = (np.abs(lead) <= spread) & (spread > 0)
+    hues = np.where(possible, hues.astype(np.float64), 0.0).astype(np.uint8)
+    saturation = np.where(spread <= np.arange(256), np.nan_to_num(saturation, posinf=0.0), 0.0)
+    return torch.from_numpy(hues.reshape(-1)), torch.from_numpy(saturation.astype(np.uint8).reshape(-1))
+
+
+_ADJUSTED = (photometry.brightness, photometry.contrast, photometry.saturation, hue)
