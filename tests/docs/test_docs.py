@@ -16,6 +16,7 @@ import pytest
 
 from crosswind.cli.main import _status
 from crosswind.core import registry
+from crosswind.evaluation.compare import t_quantile
 from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import parse
 from crosswind.studies.spec import Study, study_from
@@ -106,6 +107,28 @@ def test_pictures_are_small_described_and_show_the_algebra() -> None:
             assert table.sum() == pytest.approx(100)
             for share in {f"{share:.1f}".removesuffix(".0") for share in table.flat}:
                 assert re.search(rf"\b{re.escape(share)}(\.0)?\b", said[name]), f"the words for {name}.png do not say {share}"
+
+
+def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
+    text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")
+    rows = {row[0]: row[1:] for row in re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.M)}
+    known = {item.name: item for item in registry.listing("methods") if item.module.startswith("crosswind.")}
+    assert list(rows)[0] == "erm" and set(rows) == set(known), set(rows) ^ set(known)
+    for name, (told, _, cannot) in rows.items():
+        needs = known[name].needs
+        assert needs is not None
+        assert ("environment" in told) == needs.environments and ("at least two" in told) == needs.environments, name
+        assert ("group" in told) == needs.groups, name
+        assert ("unlabelled test inputs" in told) == bool(needs.adapts), name
+        assert all(f"`{knob}`" in cannot for knob in needs.switches), name
+        assert (f"no {needs.norm} norm" in cannot) == bool(needs.norm), name
+
+
+def test_how_many_seeds_show_a_difference() -> None:
+    """Half the width of a 95 % interval of n paired differences is t(n - 1) / sqrt(n) of their standard deviation."""
+    text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")
+    assert "five seeds show one of about 1.2 standard deviations of the differences, two seeds need nine" in text
+    assert t_quantile(4) / 5**0.5 == pytest.approx(1.2, abs=0.05) and t_quantile(1) / 2**0.5 == pytest.approx(9, abs=0.1)
 
 
 @pytest.fixture
