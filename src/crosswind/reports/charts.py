@@ -38,7 +38,7 @@ def panels(label: str, shapes: tuple[tuple[str, Names, Names], ...], size: str) 
                 "y": text("l", title=label if first else None, sort=list(labels), axis={} if first else None),
                 "tooltip": tips,
             }
-            scale = {"domain": {"expr": "[0, most]"}, "range": "ramp"}
+            scale = {"domain": {"expr": "[0, most]"}, "range": "ramp", "interpolate": "rgb"}
             cells = {
                 "mark": {"type": "rect", "stroke": None},
                 "encoding": {**where, "color": number(side, scale=scale, legend=None)},
@@ -72,6 +72,7 @@ def grid(shifts: Names, methods: Names, tips: tuple[tuple[str, str, str], ...], 
     scale = {
         "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},
         "range": "diverging" if diverging else "ramp",
+        "interpolate": "rgb",  # between white and blue other ways lead past green, which stands for nothing
     }
     fill = {"color": number("d", scale=scale, legend=None), "opacity": either("datum.x" if diverging else "true", 1, 0.4)}
     frame = {"type": "rect", "filled": False, "strokeWidth": 2, "cornerRadius": 2}
@@ -120,14 +121,16 @@ def rule_points(shifts: Names, methods: Names, rules: Names, title: str) -> dict
         "shape": rule,
         "tooltip": [*told, tip("i", "95% interval"), tip("n", "seeds")],
     }
-    points = {"mark": {"type": "point", "filled": True, "size": 60, "opacity": 0.85}, "encoding": encoding}
-    return template(_facets(points, shifts, 20))
+    # Rules often choose the same step: side by side, so that none hides another.
+    encoding["yOffset"] = text("u", sort=list(rules))
+    points = {"mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.85}, "encoding": encoding}
+    return template(_facets(points, shifts, max(20, 8 + 7 * len(rules))))
 
 
 @lru_cache(maxsize=64)
 def rank_circles(methods: Names) -> dict[str, Any]:
     """Blocks c by rank k and method m (data `spread`), mean ranks as ticks (data `means`)."""
-    scale = {"domain": [0.7, len(methods) + 0.3]}
+    scale = {"domain": [1, max(2, len(methods))], "padding": 16}  # pixels: half of the largest circle, and the end of the axis
     where = {
         "x": number("k", title="rank (1 is best)", scale=scale, axis={"format": "d", "tickMinStep": 1}),
         "y": text("m", title=None, sort=list(methods)),
@@ -168,4 +171,5 @@ def bars(order: Names) -> dict[str, Any]:
 
 def _facets(view: dict[str, Any], shifts: Sequence[str], step: int) -> dict[str, Any]:
     facet = text("s", title=None, sort=list(shifts), header={"labelAnchor": "start", "labelOrient": "top"})
-    return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {**view, "width": 190, "height": {"step": step}}}
+    sizes = {"width": 190, "height": {"step": step, "for": "position"}}
+    return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {**view, **sizes}}

@@ -1,0 +1,364 @@
+"""The page, the printed text and the store agree, number by number.
+
+Every table of the page is read from its HTML and every cell of it is worked out again, by plain loops over what `sqlite3` reads of
+the store and over the files of its runs. The text is cut into its columns and compared with the page cell by cell.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from html.parser import HTMLParser
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+from tests.cli.test_fuzz_stores import whole_store
+
+from crosswind.cli.main import _status
+from crosswind.reports import page as page_module
+
+T95 = {1: 12.7062047362, 2: 4.3026527300, 3: 3.1824463053, 4: 2.7764451052}  # two-sided, by degrees of freedom (any table of t)
+ORACLE = "best-target"
+CHOOSING = {"best-id": "validation", "last": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
+Rows = list[list[str]]
+
+# -- reading ------------------------------------------------------------------------------------------------------------------
+
+
+class Tables(HTMLParser):
+    """Every table of a page in order: its name, and its rows of cells with the columns first."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, Rows]] = []
+        self.inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self.found.append((str(dict(attrs)["data-table"]), []))
+        elif tag == "tr":
+            self.found[-1][1].append([])
+        elif tag in ("th", "td"):
+            self.found[-1][1][-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("th", "td"):
+            self.inside = False
+            self.found[-1][1][-1][-1] = self.found[-1][1][-1][-1].strip()
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.found[-1][1][-1][-1] += data
+
+
+def text_tables(text: str) -> list[Rows]:
+    """The printed tables in order; the blocks of a wide one are put side by side again."""
+    lines = text.split("\n")
+    blocks: list[Rows] = []
+    for at, line in enumerate(lines):
+        if at and re.fullmatch(r"-+(  -+)*", line):
+            spans = [(found.start(), found.end()) for found in re.finditer("-+", line)]
+            block = [[part[start:end].strip() for start, end in spans] for part in [lines[at - 1]]]
+            for row in lines[at + 1 :]:
+                if not row:
+                    break
+                block.append([row[start:end].strip() for start, end in spans])
+            blocks.append(block)
+    return blocks
+
+
+def whole(blocks: list[Rows], columns: list[str]) -> Rows:
+    """The next table of these columns, taken from the front of `blocks`."""
+    table = blocks.pop(0)
+    while len(table[0]) < len(columns):
+        more = blocks.pop(0)
+        keys = next(i for i, (a, b) in enumerate(zip(table[0], more[0], strict=False)) if a != b)
+        assert [row[:keys] for row in more] == [row[:keys] for row in table]
+        table = [row + extra[keys:] for row, extra in zip(table, more, strict=True)]
+    return table
+
+
+class Raw:
+    """What a store of one study holds, as `sqlite3` gives it."""
+
+    def __init__(self, out: Path) -> None:
+        with closing(sqlite3.connect(out / "store.sqlite")) as connection:
+            ((self.name, resolved),) = connection.execute("SELECT name, resolved FROM studies")
+            self.resolved = json.loads(resolved)
+            self.runs = [
+                {"key": key, **json.loads(labels), "status": status, "reason": reason, "seconds": seconds}
+                | {"cost": json.loads(cost or "{}"), "warnings": json.loads(warnings or "[]")}
+                for key, labels, status, reason, seconds, cost, warnings in connection.execute(
+                    "SELECT s.key, s.labels, r.status, r.reason, r.seconds, r.cost, r.warnings FROM study_runs s "
+                    "JOIN runs r ON r.key = s.key ORDER BY s.position"
+                )
+            ]
+            self.scores = {
+                (key, rule, name): json.loads(metrics)
+                for key, rule, name, metrics in connection.execute('SELECT key, rule, "set", metrics FROM scores')
+            }
+        # A run that was begun by nobody who lives is one that waits.
+        for run in self.runs:
+            run["status"] = {"running": "pending"}.get(run["status"], run["status"])
+        self.out, self.reference = out, self.resolved["reference"]
+        self.shifts = list(dict.fromkeys(run["shift"] for run in self.runs))
+        methods = list(dict.fromkeys(run["method"] for run in self.runs))
+        self.methods = [self.reference, *(name for name in methods if name != self.reference)]
+
+    def chosen(self, shift: str, method: str, rule: str, name: str) -> dict[int, dict[str, Any]]:
+        """By seed, the scores of the point with the highest accuracy on the rule's validation set; of equal ones the first."""
+        best: dict[int, tuple[float, dict[str, Any]]] = {}
+        for run in self.runs:
+            if (run["shift"], run["method"]) == (shift, method) and (run["key"], rule, name) in self.scores:
+                points = {other["point"] for other in self.runs if (other["shift"], other["method"]) == (shift, method)}
+                key = (run["key"], rule, CHOOSING[rule])
+                worth = self.scores[key]["accuracy"] if len(points) > 1 else 0.0
+                if run["seed"] not in best or worth > best[run["seed"]][0]:
+                    best[run["seed"]] = (worth, self.scores[run["key"], rule, name])
+        return {seed: metrics for seed, (_, metrics) in best.items()}
+
+    def values(self, shift: str, method: str, rule: str, name: str, metric: str) -> dict[int, float]:
+        """One metric by seed."""
+        return {seed: metrics[metric] for seed, metrics in self.chosen(shift, method, rule, name).items() if metric in metrics}
+
+    def rules(self) -> list[str]:
+        """The rules that there are scores of, the oracle last."""
+        found = {rule for _, rule, _ in self.scores}
+        return [rule for rule in ("best-id", "best-ood", "last", "best-target") if rule in found]
+
+
+# -- every cell again ---------------------------------------------------------------------------------------------------------
+
+
+def mean_and_half(values: list[float], sign: str = "") -> str:
+    if not values:
+        return "-"
+    text = f"{fmean(values):{sign}.3f}"
+    if len(values) == 1:
+        return text
+    return f"{text} ± {T95[len(values) - 1] * stdev(values) / math.sqrt(len(values)):.3f}"
+
+
+def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
+    points = {m: len({run["point"] for run in raw.runs if run["method"] == m}) for m in raw.methods}
+    grid = max(points.values()) > 1
+    return [
+        ["method", *(["points"] if grid else []), *raw.shifts],
+        *(
+            [
+                m,
+                *([str(points[m])] if grid else []),
+                *(mean_and_half([*raw.values(s, m, rule, "test", metric).values()]) for s in raw.shifts),
+            ]
+            for m in raw.methods
+        ),
+    ]
+
+
+def differences(raw: Raw, rule: str) -> Rows:
+    rows = [["method", *raw.shifts]]
+    for method in raw.methods[1:]:
+        row = [method]
+        for shift in raw.shifts:
+            own, base = (raw.values(shift, name, rule, "test", "accuracy") for name in (method, raw.reference))
+            values = [own[seed] - base[seed] for seed in own if seed in base]
+            marked = False
+            if len(values) > 1 and stdev(values) > 1e-12:
+                marked = abs(fmean(values)) > T95[len(values) - 1] * stdev(values) / math.sqrt(len(values))
+            row.append(mean_and_half(values, "+") + (" *" if marked else ""))
+        rows.append(row)
+    return rows
+
+
+def worst_groups(raw: Raw, rule: str) -> Rows:
+    rows = [["shift", "method", "worst group", "group", "lowest in", "rows"]]
+    for shift in raw.shifts:
+        for method in raw.methods:
+            found = raw.chosen(shift, method, rule, "test")
+            if not found:
+                rows.append([shift, method, "-", "-", "-", "-"])
+                continue
+            names = [metrics["worst_group_name"] for metrics in found.values()]
+            usual = max(dict.fromkeys(names), key=names.count)
+            size = min(metrics["worst_group_n"] for metrics in found.values() if metrics["worst_group_name"] == usual)
+            value = mean_and_half([metrics["worst_group"] for metrics in found.values()])
+            rows.append([shift, method, value, usual, f"{names.count(usual)} of {len(names)}", str(size)])
+    return rows
+
+
+def every_seed(raw: Raw, rule: str) -> Rows:
+    found = {(s, m): raw.values(s, m, rule, "test", "accuracy") for s in raw.shifts for m in raw.methods}
+    seeds = sorted({seed for values in found.values() for seed in values})
+    rows = [["shift", "method", *(f"seed {seed}" for seed in seeds)]]
+    for (shift, method), values in found.items():
+        rows.append([shift, method, *(f"{values[seed]:.3f}" if seed in values else "-" for seed in seeds)])
+    return rows
+
+
+def ranks(raw: Raw, rule: str) -> Rows:
+    blocks = []
+    for shift in raw.shifts:
+        found = {m: raw.values(shift, m, rule, "test", "accuracy") for m in raw.methods}
+        for seed in sorted({seed for values in found.values() for seed in values}):
+            blocks.append({m: values[seed] for m, values in found.items() if seed in values})
+    full = [block for block in blocks if len(block) == len(raw.methods)]
+    got: dict[str, list[float]] = {m: [] for m in raw.methods}
+    for block in full:
+        order = sorted(block.values(), reverse=True)
+        for method, value in block.items():
+            got[method].append(fmean([place + 1 for place, other in enumerate(order) if other == value]))
+    last = len(raw.methods)
+    rows = [
+        [m, f"{fmean(all_):.3f}", str(all_.count(1)), str(all_.count(last)), str(len(full))]
+        for m, all_ in sorted(got.items(), key=lambda pair: fmean(pair[1]))
+    ]
+    return [["method", "mean rank", "alone first", "alone last", "blocks"], *rows]
+
+
+def by_rule(raw: Raw) -> Rows:
+    rows = [["shift", "method", *(f"{rule} (ORACLE)" if rule == ORACLE else rule for rule in raw.rules())]]
+    for shift in raw.shifts:
+        for method in raw.methods:
+            cells = [mean_and_half([*raw.values(shift, method, rule, "test", "accuracy").values()]) for rule in raw.rules()]
+            rows.append([shift, method, *cells])
+    return rows
+
+
+def cost(raw: Raw) -> Rows:
+    rows = [["data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", "images/s", "peak MiB"]]
+    done = [run for run in raw.runs if run["status"] in ("finished", "diverged")]
+    for data, model, method in dict.fromkeys((run["data"], run["model"], run["method"]) for run in done):
+        some = [run for run in done if (run["data"], run["model"], run["method"]) == (data, model, method)]
+        took = [run["seconds"] for run in some]
+        speed = [run["cost"]["images_per_second"] for run in some if run["cost"].get("images_per_second") is not None]
+        memory = [run["cost"]["peak_memory_bytes"] for run in some if run["cost"].get("peak_memory_bytes") is not None]
+        row = [data, model, method, str(len(some)), f"{fmean(took):.2f}", f"{min(took):.2f}", f"{max(took):.2f}"]
+        row += [f"{sum(took) / 3600:.3f}", f"{fmean(speed):.0f}" if speed else "-", f"{max(memory) / 2**20:.0f}" if memory else "-"]
+        rows.append(row)
+    return rows
+
+
+def states(raw: Raw) -> Rows:
+    names = ["finished", "diverged", "failed"]
+    names += [name for name in dict.fromkeys(run["status"] for run in raw.runs) if name not in names]
+    rows = [["data", "model", "method", "runs", *names]]
+    for key in dict.fromkeys((run["data"], run["model"], run["method"]) for run in raw.runs):
+        count = Counter(run["status"] for run in raw.runs if (run["data"], run["model"], run["method"]) == key)
+        rows.append([*key, str(sum(count.values())), *(str(count[name]) for name in names)])
+    return rows
+
+
+def trouble(raw: Raw) -> Rows:
+    rows = [["status", "data", "shift", "size", "model", "method", "point", "seeds", "reason", "key of the first"]]
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for run in raw.runs:
+        if run["status"] in ("failed", "diverged"):
+            reason = run["reason"] or (run["warnings"] or ["no reason recorded"])[0]
+            names = (run[name] or "-" for name in ("data", "shift", "size", "model", "method", "point"))
+            groups.setdefault((run["status"], *names, reason), []).append(run)
+    for key, some in groups.items():
+        rows.append([*key[:-1], ", ".join(str(run["seed"]) for run in some), key[-1], some[0]["key"][:10]])
+    return rows
+
+
+def warnings(raw: Raw) -> Rows:
+    counts = Counter(text for run in raw.runs for text in dict.fromkeys(run["warnings"]))
+    return [["warning", "runs"], *([text, str(number)] for text, number in counts.most_common())]
+
+
+def cells(raw: Raw) -> list[tuple[str, Rows]]:
+    """A table an attribute for the draw of each shift, then those of the test set."""
+    ((data, entry),) = raw.resolved["data"].items()
+    label, attributes = entry["label"], list(entry["attributes"])
+    sets = []
+    for shift in raw.shifts:
+        done = [run for run in raw.runs if run["shift"] == shift and run["status"] in ("finished", "diverged")]
+        place = raw.out / "artifacts" / done[0]["key"][:2] / done[0]["key"] / "split.json"
+        sets.append(json.loads(place.read_text(encoding="utf-8"))["sets"])
+    out: list[tuple[str, Rows]] = []
+    for found in [*(entry["train"] for entry in sets), sets[0]["test"]]:
+        for attribute in attributes:
+            sums: dict[str, dict[str, list[float]]] = {}
+            for cell, count in found["cells"].items():
+                named = dict(part.split("=") for part in cell.split(", "))
+                pair = sums.setdefault(named[label], {}).setdefault(named[attribute], [0, 0])
+                pair[0] += count["planned"]
+                pair[1] += count["realised"]
+            values = list(dict.fromkeys(value for row in sums.values() for value in row))
+            rows = [[label, *(f"{attribute}={value}" for value in values)]]
+            for name, row in sums.items():
+                rows.append([name, *(f"{round(row[v][0], 3):g} / {row[v][1]}" if v in row else "0 / 0" for v in values)])
+            out.append((f"cells-{attribute}", rows))
+    return out
+
+
+def expected(raw: Raw) -> list[tuple[str, Rows]]:
+    """Every table that the page must have, in its order, by the first part of its name."""
+    out = cells(raw)
+    for rule in raw.resolved["selection"]:
+        out.append(("difference", differences(raw, rule)))
+        out += [("accuracy", by_shift(raw, rule, "accuracy")), ("seeds-accuracy", every_seed(raw, rule))]
+        out += [("worst-group", worst_groups(raw, rule)), ("ece", by_shift(raw, rule, "ece"))]
+    out += [("ranks", ranks(raw, rule)) for rule in raw.resolved["selection"]]
+    out += [("rules", by_rule(raw)), ("cost", cost(raw)), ("runs", states(raw))]
+    more = [("trouble", trouble(raw)), ("warnings", warnings(raw))]
+    return out + [(name, rows) for name, rows in more if len(rows) > 1]
+
+
+def numbers_in(tables: list[tuple[str, Rows]]) -> int:
+    return sum(bool(re.search(r"\d", cell)) for _, rows in tables for row in rows[1:] for cell in row)
+
+
+def check(out: Path, printed: str) -> int:
+    """Compare, and say in how many cells there was a number."""
+    reader = Tables()
+    reader.feed((out / "report.html").read_text(encoding="utf-8"))
+    raw = Raw(out)
+    wanted = expected(raw)
+    assert [name for name, _ in wanted] == [
+        next((short for short, _ in wanted if name == short or name.startswith(f"{short}-{raw.name}-")), name)
+        for name, _ in reader.found
+    ]
+    for (name, rows), (_, found) in zip(wanted, reader.found, strict=True):
+        assert found == rows, name
+    blocks = text_tables(printed)
+    order = ("accuracy", "difference", "worst-group", "ece")
+    for place in range(len(raw.resolved["selection"])):
+        for kind in order:
+            rows = [rows for name, rows in wanted if name == kind][place]
+            assert whole(blocks, rows[0]) == rows, f"text: {kind}"
+    assert whole(blocks, states(raw)[0]) == states(raw)
+    assert blocks == []
+    return numbers_in(reader.found)
+
+
+@pytest.fixture
+def reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+    monkeypatch.setattr(page_module, "runtime", lambda: "var vegaEmbed;")
+
+    def report(out: Path) -> str:
+        capsys.readouterr()
+        assert _status(["report", str(out)]) == 0
+        return capsys.readouterr().out
+
+    return report
+
+
+def test_every_number_of_a_small_store(tmp_path: Path, reported: Callable[[Path], str]) -> None:
+    out = whole_store(tmp_path / "out")
+    assert check(out, reported(out)) == 173
+
+
+@pytest.mark.slow
+def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str]) -> None:
+    out = tmp_path / "out"
+    assert _status(["run", "demo", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", "seeds=2"]) == 0
+    assert check(out, reported(out)) == 595
