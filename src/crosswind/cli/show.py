@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crosswind.cli.options import AsJson, print_json
+from crosswind.cli.options import AsJson, Overrides, print_json
 
 __all__ = ["show_command"]
 
@@ -15,10 +16,25 @@ def show_command(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="method, model, source, shift, transform, study, run or training.")],
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name; of a run, STORE#KEYPREFIX.")] = None,
     as_json: AsJson = False,
+    image: Annotated[
+        Path | None, typer.Option("--image", metavar="FILE", help="Of a transform: the picture that a contact sheet is made of.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PNG", help="Where the contact sheet goes.")] = None,
+    settings: Overrides = None,
+    size: Annotated[int, typer.Option("--size", metavar="PX", help="Side of the picture, whose middle square is taken.")] = 128,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, other draws.")] = 0,
 ) -> None:
-    """Show one thing: what it does, its settings with their domains and defaults, its source."""
+    """Show one thing: what it does, its settings with their domains and defaults, its source.
+
+    Of a transform also what it looks like, from weak to strong: show transform NAME --image FILE --out PNG [--set knob=value].
+    """
     from crosswind.core.errors import InputError
 
+    if image is not None or out is not None:
+        _draw_sheet(kind, name, image, out, settings or [], size, seed)
+        return
+    if settings:
+        raise InputError("--set", "goes with --image and --out, for the contact sheet of a transform")
     if kind == "training":
         _show_training(as_json)
         return
@@ -41,6 +57,24 @@ def show_command(
         return
     typer.echo(f"{known.name}  ({known.kind})\n\n{known.doc}\n")
     _print_knobs([item.describe() for item in known.knobs])
+
+
+def _draw_sheet(
+    kind: str, name: str | None, image: Path | None, out: Path | None, settings: list[str], size: int, seed: int
+) -> None:
+    from crosswind.cli.list import room_of
+    from crosswind.core.errors import InputError
+    from crosswind.studies.reading import apply_settings
+    from crosswind.transforms.sheet import check_place, contact_sheet, read_picture, write_png
+
+    if room_of(kind) != "transforms" or name is None:
+        raise InputError("--image", "draws a contact sheet: show transform NAME --image FILE --out PNG")
+    if image is None or out is None:
+        raise InputError("--out" if out is None else "--image", "is missing: a contact sheet needs --image FILE and --out PNG")
+    check_place(out)
+    picture = read_picture(image, size)
+    write_png(contact_sheet(name, picture, apply_settings({}, settings), seed), out)
+    typer.echo(f"The contact sheet is {out}")
 
 
 def _print_knobs(knobs: list[dict[str, Any]]) -> None:
