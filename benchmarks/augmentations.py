@@ -87,8 +87,8 @@ def recipes() -> dict[str, tuple[float | None, object, str, dict[str, object]]]:
         ),
         "crop + flip": (2.0, cropped, "imagenet", {"jitter": 0.0, "hue": 0.0}),
         "crop + flip + jitter": (None, lambda size: cropped(size, jitter), "imagenet", {"hue": 0.0}),
-        "crop + flip + jitter, exact hue": (2.2, lambda size: cropped(size, hued), "imagenet", {"hue": 0.1}),
-        "crop + flip + jitter, hue as matrix": (
+        "crop + flip + jitter (exact hue)": (2.2, lambda size: cropped(size, hued), "imagenet", {"hue": 0.1}),
+        "crop + flip + jitter (hue as matrix)": (
             5.0,
             lambda size: cropped(size, hued),
             "imagenet",
@@ -109,7 +109,7 @@ def beside(name: str, size: int) -> object | None:
         "autoaugment imagenet": lambda: kornia.auto.AutoAugment("imagenet"),
         "autoaugment svhn": lambda: kornia.auto.AutoAugment("svhn"),
         "crop + flip": lambda: torch.nn.Sequential(*crop),
-        "crop + flip + jitter, exact hue": lambda: torch.nn.Sequential(*crop, kornia.ColorJitter(0.4, 0.4, 0.4, 0.1)),
+        "crop + flip + jitter (exact hue)": lambda: torch.nn.Sequential(*crop, kornia.ColorJitter(0.4, 0.4, 0.4, 0.1)),
     }
     return known[name]() if name in known else None
 

@@ -104,7 +104,7 @@ def hue_matrix(x: Tensor, turn: Tensor) -> Tensor:
 def hue_rotation(turn: NDArray[np.float64]) -> NDArray[np.float64]:
     """The matrices of red, green and blue [n, 3, 3] that turn the colour differences of YIQ by `turn` [n] of a full circle.
 
-    Each is orange towards yellow, as `hue` turns, for positive numbers. Rows add up to 1: greys stay.
+    Positive numbers turn red towards yellow, as with `hue`. Rows add up to 1: greys stay.
     """
     # (Y, I, Q) of (R, G, B), FCC 1953.
     yiq = np.array([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])

@@ -13,9 +13,9 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
+from crosswind.transforms.colour import JITTER_DRAWS, jitter, jitter_draws
 from crosswind.transforms.draws import uniforms
 from crosswind.transforms.geometry import CROP_DRAWS, crop_boxes, resized_crop
-from crosswind.transforms.photometry import jitter, jitter_parameters
 
 __all__ = ["FlipCrop", "ImageNet"]
 
@@ -60,20 +60,23 @@ class FlipCrop(_Crop):
 @register("imagenet", kind="transform")
 @dataclass(frozen=True)
 class ImageNet(_Crop):
-    """ImageNet's augmentation: a crop as of `flip-crop`, then brightness, contrast and saturation jittered in random order.
+    """ImageNet's augmentation: a crop as of `flip-crop`, then brightness, contrast, saturation and hue jittered in random order.
 
-    The factors are uniform in [1 - jitter, 1 + jitter]. Hue is left alone.
-    Deviation: the values are floats between the three steps and rounded once, where Pillow rounds after each.
+    The factors are uniform in [1 - jitter, 1 + jitter], the turn of hue in [-hue, hue] of a full circle; by default hue stays.
+    Each step is torchvision's ColorJitter on Pillow images, to the level. `hue_model: matrix` is another, faster model: hue turns
+    the colour differences of YIQ, and the whole jitter is one matrix a sample, rounded once (see `crosswind.transforms.colour`).
     Reference: He, Zhang, Ren and Sun, Deep Residual Learning for Image Recognition, CVPR 2016; torchvision's ColorJitter.
     """
 
     jitter: float = knob(
         0.4, domain="[0, 1]", source="torchvision's ImageNet recipe", doc="largest change of the factors of the three adjustments"
     )
+    hue: float = knob(0.0, domain="[0, 0.5]", doc="largest turn of hue, as a share of a full circle")
+    hue_model: str = knob("exact", domain="{exact, matrix}", doc="the jitter step by step, or as one matrix with hue turned in YIQ")
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        drawn = uniforms(keys, CROP_DRAWS + 7, x.device)
+        drawn = uniforms(keys, CROP_DRAWS + 1 + JITTER_DRAWS, x.device)
         x = self.cropped(x, drawn)
-        factors, order = jitter_parameters(drawn[:, CROP_DRAWS + 1 :], (self.jitter,) * 3)
-        return jitter(x.float() / 255, factors, order).mul_(255).round_().to(x.dtype)
+        amounts, order = jitter_draws(drawn[:, CROP_DRAWS + 1 :], (self.jitter, self.jitter, self.jitter, self.hue))
+        return jitter(x, amounts, order, self.hue_model)
