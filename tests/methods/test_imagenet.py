@@ -1,116 +1,69 @@
+"""ImageNet augmentation as a method: what is trained on. The transform itself is tested with the transforms."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from tests.methods.digits import finished
 from tests.training.world import DATA, Sets, dataset, run, split
-from torch import nn
-from torchvision.transforms import functional as theirs
 
 from crosswind.core.errors import NeedsError
 from crosswind.core.registry import facts
-from crosswind.methods import imagenet
-from crosswind.methods.base import Batch, Info
+from crosswind.data.derive import training_keys
 from crosswind.methods.erm import ERM
 from crosswind.methods.imagenet import ImageNet
-from crosswind.transforms.geometry import crop_boxes
-from crosswind.transforms.photometry import ADJUSTMENTS, jitter_parameters
+from crosswind.training.loader import TrainingRows
+from crosswind.training.settings import TrainingSettings
+from crosswind.transforms import cropping
+
+KEYS = training_keys(np.arange(40), 0, 0)
 
 
-def pictures(n: int = 12, side: int = 16) -> torch.Tensor:
-    return torch.rand(n, 3, side, side, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+def pictures(n: int = 40, side: int = 16) -> torch.Tensor:
+    return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 
 
-def augmented(method: ImageNet, x: torch.Tensor, ids: torch.Tensor, seed: int = 0) -> torch.Tensor:
-    torch.manual_seed(seed)
-    return method.augmented(x, ids)
-
-
-def test_the_recipe_is_torchvisions_image_by_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Crop, mirror, then the three adjustments by torchvision's functions with the parameters that were drawn; within 1e-12."""
-    told: dict[str, Any] = {}
-
-    def boxes(*given: Any) -> Any:
-        told["boxes"] = crop_boxes(*given)
-        told["scale"], told["ratio"] = given[2:]
-        return told["boxes"]
-
-    def factors(*given: Any) -> Any:
-        told["strength"], told["jitter"] = given[1], jitter_parameters(*given)
-        return told["jitter"]
-
-    def cropped(x: torch.Tensor, given: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
-        told["flip"] = flip
-        return whole(x, given, flip)
-
-    whole = imagenet.resized_crop
-    monkeypatch.setattr(imagenet, "crop_boxes", boxes)
-    monkeypatch.setattr(imagenet, "jitter_parameters", factors)
-    monkeypatch.setattr(imagenet, "resized_crop", cropped)
-    x = pictures(64)
-    found = augmented(ImageNet(), x, torch.arange(64))
-    assert told["scale"] == (0.08, 1.0) and told["ratio"] == (3 / 4, 4 / 3) and told["strength"] == (0.4, 0.4, 0.4)
-    assert 16 < int(told["flip"].sum()) < 48
-    for i in range(64):
-        top, left, h, w = told["boxes"][i].tolist()
-        expected = theirs.resized_crop((x[i] + 1) / 2, top, left, h, w, [16, 16], antialias=False)
-        expected = theirs.hflip(expected) if told["flip"][i] else expected
-        for place in told["jitter"][1][i].tolist():
-            expected = getattr(theirs, f"adjust_{ADJUSTMENTS[place]}")(expected, float(told["jitter"][0][i, place]))
-        assert float((found[i] - (expected * 2 - 1)).abs().max()) < 1e-12
-
-
-def test_every_row_has_its_own_transform_at_every_step() -> None:
-    method, ids = ImageNet(), torch.arange(12)
-    same = pictures(1).repeat(12, 1, 1, 1)
-    found = augmented(method, same, ids)
-    assert len({row.numpy().tobytes() for row in found}) == 12
-    assert torch.equal(found, augmented(method, same, ids))
-    other = augmented(method, same, ids, seed=1)
-    assert not any(torch.equal(left, right) for left, right in zip(found, other, strict=True))
-    assert torch.equal(augmented(method, same, ids.flip(0)), found.flip(0))  # by row, not by place in the batch
-    twice = augmented(method, same[:4], torch.tensor([7, 3, 7, 7]))
-    assert len({row.numpy().tobytes() for row in twice}) == 4  # a row that is drawn thrice is seen in three ways
-    assert torch.allclose(twice[0], found[7], atol=1e-12)
+def test_what_is_trained_on_is_the_transform_with_the_methods_knobs() -> None:
+    (view,) = ImageNet(scale=0.3, flip=0.25, jitter=0.1).views()
+    assert view == cropping.ImageNet(scale=0.3, flip=0.25, jitter=0.1)
+    assert not torch.equal(view(pictures(), KEYS), pictures())
 
 
 def test_each_part_can_be_alone() -> None:
-    x, ids = pictures(40), torch.arange(40)
-    plain = augmented(ImageNet(scale=1.0, flip=0.0, jitter=0.0), x, ids)
-    assert torch.allclose(plain, x, atol=1e-15)
-    mirrored = augmented(ImageNet(scale=1.0, flip=1.0, jitter=0.0), x, ids)
-    assert torch.allclose(mirrored, x.flip(3), atol=1e-15)
-    jittered = augmented(ImageNet(scale=1.0, flip=0.0), x, ids)
-    assert jittered.min() >= -1 and jittered.max() <= 1 and float((jittered - x).abs().mean()) > 0.02
-    cropped = augmented(ImageNet(flip=0.0, jitter=0.0), x, ids)
-    assert float((cropped - x).abs().mean()) > 0.1
+    x = pictures()
+    for flip, expected in ((0.0, x), (1.0, x.flip(3))):
+        (view,) = ImageNet(scale=1.0, jitter=0.0, flip=flip).views()
+        assert view is not None and torch.equal(view(x, KEYS), expected)
+    for scale, jitter in ((1.0, 0.4), (0.08, 0.0)):
+        (view,) = ImageNet(scale=scale, jitter=jitter, flip=0.0).views()
+        assert view is not None and float((view(x, KEYS).float() - x.float()).abs().mean()) > 3
 
 
-def test_loss_is_that_of_the_augmented_batch_with_the_labels_as_they_are() -> None:
-    x, y, ids = pictures(8), torch.tensor([0, 1] * 4), torch.arange(8)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 2)).double()
-    torch.manual_seed(3)
-    found = ImageNet().loss({"model": model}, Batch(x, y, ids, y), {})
-    expected = nn.functional.cross_entropy(model(augmented(ImageNet(), x, ids, seed=3)), y)
-    assert found.total.item() == pytest.approx(expected.item())
-    assert found.total.item() != pytest.approx(nn.functional.cross_entropy(model(x), y).item())
+def test_every_row_is_changed_anew_at_every_visit() -> None:
+    settings = TrainingSettings(batch=len(split().train.rows))
+    rows = TrainingRows(split().train, DATA, settings, 0, "epoch", ImageNet().views())  # type: ignore[arg-type]
+    first, second = rows.batch(0, 9), rows.batch(1, 9)
+    assert sorted(first.ids.tolist()) == sorted(second.ids.tolist())
+    one, two = first.x[first.ids.argsort()], second.x[second.ids.argsort()]
+    same = (one == two).flatten(1).all(1)
+    assert len(same) > 40 and float(same.double().mean()) < 0.1
 
 
 def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) -> None:
     """12 steps, 12 calls with a training batch; what validation and test sets are predicted with is the model alone."""
     calls: list[int] = []
-    plain = ImageNet.augmented
+    plain = cropping.ImageNet.apply
 
-    def counted(self: ImageNet, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    def counted(self: cropping.ImageNet, x: torch.Tensor, keys: NDArray[np.uint64]) -> torch.Tensor:
         calls.append(len(x))
-        return plain(self, x, ids)
+        return plain(self, x, keys)
 
-    monkeypatch.setattr(ImageNet, "augmented", counted)
+    monkeypatch.setattr(cropping.ImageNet, "apply", counted)
     found = run(ImageNet(), model="small-cnn", steps=12)
     assert calls == [16] * 12
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
@@ -136,11 +89,8 @@ def test_inputs_that_are_no_pictures_are_refused() -> None:
     sets: Sets = split()
     with pytest.raises(NeedsError, match=r"method 'imagenet' needs images of 1 or 3 channels, not inputs of shape \(4, 8, 8\)"):
         run(ImageNet(), sets, data=four)
-    info = Info((1, 8, 8), 2, 4)
-    made = ImageNet().modules(info, lambda **changes: nn.Identity())  # type: ignore[arg-type]
-    assert list(made) == ["model"]
-    grey = augmented(ImageNet(), pictures()[:, :1], torch.arange(12))
-    assert grey.shape == (12, 1, 16, 16) and torch.isfinite(grey).all()
+    (view,) = ImageNet().views()
+    assert view is not None and view(pictures()[:, :1], KEYS).shape == (40, 1, 16, 16)
 
 
 def test_it_is_listed_as_an_augmentation() -> None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-import torch
-from torch import Tensor
-
 from crosswind.core.knobs import Limit, Needs, choose, knob, linear
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Loss, Method, Modules, State
-from crosswind.methods.functional import row_losses
-from crosswind.transforms.draws import hashed, uniforms
-from crosswind.transforms.geometry import CROP_DRAWS, crop_boxes, resized_crop
-from crosswind.transforms.photometry import jitter, jitter_parameters
+from crosswind.methods.base import Method
+from crosswind.transforms import cropping
+from crosswind.transforms.base import Transform
 
 __all__ = ["ImageNet"]
 
@@ -33,12 +28,12 @@ class ImageNet(Method):
     Knobs: scale 0.08, the ImageNet recipe's and that of the controlled data sets in Jeon et al. 2025; 0.3 for their real ones.
         flip 0.5. jitter 0.4. The grids are those two values of scale; nothing else was searched.
     Limits: at scale 1, flip 0 and jitter 0 it is "erm" (for images whose sides are as 4 to 3 at most; longer ones are cropped).
-    Deviations: the pictures are floats between the steps, where the recipe rounds to 256 levels after each. Crop and flip are one
-        resampling. Parameters are drawn in steps of 1/65536.
+    Deviations: crop and flip are one resampling, rounded once, where Pillow's rounds after each side. Parameters are drawn in steps
+        of 1/65536, by row and visit: the same row has the same picture at a visit whatever the batch it falls into.
     Reference:
         @inproceedings{he2016deep, title={Deep Residual Learning for Image Recognition}, author={He, Kaiming and Zhang, Xiangyu
         and Ren, Shaoqing and Sun, Jian}, booktitle={CVPR}, year={2016}}
-    Checked against: torchvision's functions, each image on its own with the same parameters.
+    Checked against: torchvision's functions on Pillow images, one by one, in the transform "imagenet".
     """
 
     scale: float = knob(
@@ -62,22 +57,9 @@ class ImageNet(Method):
 
     needs = Needs(channels=(1, 3))
     limit = Limit({"scale": 1.0, "flip": 0.0, "jitter": 0.0}, equals="erm")
-    version = 1
+    version = 2
     family = {"wiles2022": "heuristic augmentation", "jeon2025": "heuristic augmentation"}
 
-    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
-        """See the class."""
-        return Loss(row_losses(modules["model"](self.augmented(batch.x, batch.ids)), batch.y).mean())
-
-    def augmented(self, x: Tensor, ids: Tensor) -> Tensor:
-        """The pictures [n, c, h, w] in (-1, 1) under transforms drawn from torch's generator and each row's place `ids` int64 [n].
-
-        The same row has the same transform wherever it stands in the batch; one that stands there twice has two.
-        """
-        earlier = (ids[:, None] == ids).tril(-1).sum(1)
-        keys = hashed(ids + (earlier << 40), int(torch.randint(1 << 62, ()).item()))
-        drawn = uniforms(keys, CROP_DRAWS + 7)
-        boxes = crop_boxes(drawn[:, :CROP_DRAWS], (x.shape[2], x.shape[3]), (self.scale, 1.0), (3 / 4, 4 / 3))
-        x = resized_crop(x, boxes, drawn[:, CROP_DRAWS] < self.flip)
-        factors, order = jitter_parameters(drawn[:, CROP_DRAWS + 1 :], (self.jitter,) * 3)
-        return jitter((x + 1) / 2, factors, order) * 2 - 1
+    def views(self) -> tuple[Transform | None, ...]:
+        """The augmented pictures."""
+        return (cropping.ImageNet(scale=self.scale, flip=self.flip, jitter=self.jitter),)
