@@ -74,7 +74,9 @@ def test_colours_by_the_definition_in_floats(definition: Callable[..., NDArray[n
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize(("name", "share"), [("brightness", 0.04), ("contrast", 0.04), ("saturate", 0.15), ("pixelate", 0), ("jpeg", 0)])
+@pytest.mark.parametrize(
+    ("name", "share"), [("brightness", 0.04), ("contrast", 0.04), ("saturate", 0.15), ("pixelate", 0), ("jpeg", 0)]
+)
 def test_as_the_package_has_it(name: str, share: float, severity: int) -> None:
     """Photographs of 64 pixels: at most `share` of the values differ, by one level; that is where floats just miss a whole number."""
     images = photographs(4, 64, 64)
@@ -101,7 +103,9 @@ def test_contrast_by_hand() -> None:
     assert contrast(1, "cifar")(x, NONE[:1]).flatten().tolist() == [112, 187, 112, 187]
     levels = torch.arange(256, dtype=torch.uint8).view(256, 1, 1, 1).expand(256, 3, 5, 7)
     keys = np.zeros(256, dtype=np.uint64)
-    assert all(torch.equal(contrast(severity, table)(levels, keys), levels) for severity in range(1, 6) for table in ("cifar", "imagenet"))
+    assert all(
+        torch.equal(contrast(severity, table)(levels, keys), levels) for severity in range(1, 6) for table in ("cifar", "imagenet")
+    )
 
 
 def test_saturate_by_hand() -> None:

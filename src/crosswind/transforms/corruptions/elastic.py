@@ -34,11 +34,11 @@ class Elastic(Corruption):
     """A random affine map, then a random displacement that is smoothed by a normal density: two bilinear resamplings.
 
     With the image's shorter side as the unit, the displacement is a uniform number in [-1, 1] at every pixel, smoothed with a
-    standard deviation of 0.7, 0.08, 0.01, 0.01 or 0.01, times 2, 2, 0.05, 0.07 or 0.12, and three points of the affine map move by
-    a uniform number of up to 0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224, as in
-    the original); for cifar the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03, 0.1, 0.03)
-    in this order. Beyond the edges the image is mirrored.
-    An image with a side under three pixels stays as it is. Whole numbers throughout: places to 1/256 of a pixel, values between the resamplings to 1/8 of a grey level; the result is cut
+    standard deviation of 0.7, 0.08, 0.01, 0.01 or 0.01, times 2, 2, 0.05, 0.07 or 0.12, and three points of the affine map move
+    by a uniform number of up to 0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224,
+    as in the original); for cifar the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03,
+    0.1, 0.03) in this order. Beyond the edges the image is mirrored. An image with a side under three pixels stays as it is.
+    Whole numbers throughout: places to 1/256 of a pixel, values between the resamplings to 1/8 of a grey level; the result is cut
     to whole grey levels downwards, as in ImageNet-C.
     Deviations: in images that are not square the original mixes up the two coordinates of the affine map's centre; here it is the
     middle. The PyPI package imagecorruptions leaves the affine map out and has other constants.
@@ -98,11 +98,11 @@ def _affine_places(maps: NDArray[np.float64], height: int, width: int, device: t
         along = maps[:, row, :1] * np.arange(width) + maps[:, row, 2:]
         down = maps[:, row, 1:2] * np.arange(height)
         # In 1/1024 first: the two are rounded one by one. A map that goes further than half a million pixels ends there.
-        along, down = (np.rint(item * 1024).clip(-(2**29), 2**29).astype(np.int32) for item in (along, down))
-        total = torch.from_numpy(along)[:, None].to(device) + torch.from_numpy(down)[:, :, None].to(device)
+        first, second = (np.rint(item * 1024).clip(-(2**29), 2**29).astype(np.int32) for item in (along, down))
+        total = torch.from_numpy(first)[:, None].to(device) + torch.from_numpy(second)[:, :, None].to(device)
         total.add_(2).bitwise_right_shift_(2)
         end = (side - 1) << PLACE_BITS
-        if np.abs(along).max() + np.abs(down).max() >= 4 * 2 * end:
+        if np.abs(first).max() + np.abs(second).max() >= 4 * 2 * end:
             total.remainder_(2 * end)  # mirrored more than once
         places.append(torch.minimum(total.abs_(), 2 * end - total))
     return places[0], places[1]

@@ -31,8 +31,8 @@ def motion_paths(angles: NDArray[np.float64], radius: int) -> NDArray[np.int64]:
     return np.ceil(along * line - 0.5).astype(np.int64)
 
 
-def smear(x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64]) -> Tensor:
-    """The weighted sum of every picture's shifted copies: uint8, cut downwards, of `x` uint8 [n, c, h, w].
+def smear(x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64], rounded: bool = False) -> Tensor:
+    """The weighted sum of every picture's shifted copies: uint8, cut downwards or `rounded`, of `x` uint8 [n, c, h, w].
 
     `paths` int64 [n, k, 2] as from `motion_paths`; `weights` [k], at least 0 with sum 1, rounded to steps of 2**-22. Edges are
     continued. From the first copy on that is moved by a whole height or width, none counts, as in the `imagecorruptions` package.
@@ -56,6 +56,8 @@ def smear(x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64]) -> 
         wide = x[part].contiguous().index_select(2, rows).index_select(3, columns).to(torch.int32)
         total = torch.zeros(out[part].shape, dtype=torch.int32, device=x.device)
         add(total, wide, starts[part], used[part])
+        if rounded:
+            total += 1 << (BITS - 1)
         out[part] = total.bitwise_right_shift_(BITS)
     return out
 
