@@ -119,9 +119,10 @@ class MotionBlur(Corruption):
 class ZoomBlur(Corruption):
     """Zoomed while the shutter was open: the mean of the image and its enlargements by a row of factors from 1.
 
-    The factors go up to (not including) 1.11, 1.16, 1.21, 1.26 or 1.31 at severity 1 to 5 by 0.01, 0.01, 0.02, 0.02, 0.03; with
-    `constants` cifar up to 1.06, 1.11, 1.16, 1.21, 1.26 by 0.01 (numpy's arange, whose rounding includes 1.06). The image counts
-    twice, since 1 is among the factors. Nothing is random. Values are cut to whole grey levels downwards.
+    The factors go up to 1.11, 1.15, 1.2, 1.24 or 1.3 at severity 1 to 5 by 0.01, 0.01, 0.02, 0.02, 0.03; with `constants` cifar up
+    to 1.06, 1.11, 1.15, 1.2 or 1.25 by 0.01 (numpy's arange to 1.11, 1.16, 1.21, 1.26, 1.31 and 1.06 to 1.26, whose rounding takes
+    some ends in). The image counts twice, since 1 is among the factors. Nothing is random. Values are cut to whole grey levels
+    downwards.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
