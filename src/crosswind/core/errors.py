@@ -72,7 +72,7 @@ class RunError(CrosswindError):
 
 def one_line(text: str, limit: int = 1000) -> str:
     """`text` with all white space runs, line breaks included, made one space, cut at `limit` characters, and `plain`."""
-    flat = plain(" ".join(str(text).split()))
+    flat = plain(" ".join(str(text).replace("\0", "").split()))  # no database keeps a zero
     return flat if len(flat) <= limit else flat[: limit - 3] + "..."
 
 

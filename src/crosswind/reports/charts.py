@@ -131,8 +131,10 @@ def rule_points(shifts: Names, methods: Names, rules: Names, title: str) -> dict
 def rank_circles(methods: Names) -> dict[str, Any]:
     """Blocks c by rank k and method m (data `spread`), mean ranks as ticks (data `means`)."""
     scale = {"domain": [1, max(2, len(methods))], "padding": 16}  # pixels: half of the largest circle, and the end of the axis
+    last = len(methods)
+    ticks = list(range(1, last + 1)) if last <= 10 else [1, *range(5, last + 1, 5)]
     where = {
-        "x": number("k", title="rank (1 is best)", scale=scale, axis={"format": "d", "tickMinStep": 1}),
+        "x": number("k", title="rank (1 is best)", scale=scale, axis={"format": "d", "values": ticks}),
         "y": text("m", title=None, sort=list(methods)),
     }
     dots = {
@@ -141,10 +143,10 @@ def rank_circles(methods: Names) -> dict[str, Any]:
         "color": named_colour("accent"),
         "tooltip": [tip("m", "method"), tip("k", "rank"), tip("c", "blocks")],
     }
-    ticks = {**where, "color": named_colour("ink"), "tooltip": [tip("m", "method"), tip("k", "mean rank", ".3f")]}
+    means = {**where, "color": named_colour("ink"), "tooltip": [tip("m", "method"), tip("k", "mean rank", ".3f")]}
     layers = [
         {"data": {"name": "spread"}, "mark": {"type": "circle", "opacity": 0.45}, "encoding": dots},
-        {"data": {"name": "means"}, "mark": {"type": "tick", "thickness": 2, "size": 20}, "encoding": ticks},
+        {"data": {"name": "means"}, "mark": {"type": "tick", "thickness": 2, "size": 20}, "encoding": means},
     ]
     return template({"width": 460, "height": {"step": 28}, "layer": layers})
 

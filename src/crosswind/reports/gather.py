@@ -180,7 +180,7 @@ def _read(path: Path, data: Mapping[str, Any]) -> tuple[str, SetDraw, SetDraw | 
         tests = [entry for name, entry in sets.items() if name == "test"]
         # A set from another source may lack the attributes; then only the training rows are drawn.
         test = _set_draw(tests[0], label, attributes) if tests else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return None
     return None if train is None else (label, train, test, told)
 
@@ -196,11 +196,17 @@ def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -
             return None
         for name, value in zip(present, match.groups()[1:], strict=True):
             pair = sums[name].setdefault((match.group(1), value), [0.0, 0])
-            pair[0] += count["planned"]
-            pair[1] += count["realised"]
+            pair[0] += _counted(count["planned"])
+            pair[1] += _counted(count["realised"])
     tables = {
         name: tuple(CellCount(key, value, round(pair[0], 3), int(pair[1])) for (key, value), pair in cells.items())
         for name, cells in sums.items()
     }
     drawn = sum(int(item["drawn"]) for item in entry.get("supplements", ()))
     return SetDraw(int(entry["rows"]), drawn, len(entry.get("short", ())), tables) if tables else None
+
+
+def _counted(value: Any) -> float:
+    if not isinstance(value, int | float) or not 0 <= value < 2**53:
+        raise ValueError(f"{value!r} is not a number of rows")
+    return value

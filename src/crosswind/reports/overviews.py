@@ -154,19 +154,23 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
     """Cost of the runs that were done, by data, model and method, in the order of the plan."""
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for run in runs:
-        if run["status"] in ("finished", "diverged") and run.get("seconds") is not None:
+        if run["status"] in ("finished", "diverged") and _finite(run.get("seconds")):
             labels = run["labels"]
             groups.setdefault((str(labels["data"]), str(labels["model"]), str(labels["method"])), []).append(run)
     out = []
     for (data, model, method), some in groups.items():
         seconds = [float(run["seconds"]) for run in some]
         given = [run.get("cost") or {} for run in some]
-        speeds = [float(cost["images_per_second"]) for cost in given if cost.get("images_per_second") is not None]
-        memory = [float(cost["peak_memory_bytes"]) for cost in given if cost.get("peak_memory_bytes") is not None]
+        speeds = [float(cost["images_per_second"]) for cost in given if _finite(cost.get("images_per_second"))]
+        memory = [float(cost["peak_memory_bytes"]) for cost in given if _finite(cost.get("peak_memory_bytes"))]
         speed = math.fsum(speeds) / len(speeds) if speeds else None
         mean = math.fsum(seconds) / len(seconds)
         out.append(Cost(data, model, method, len(some), mean, min(seconds), max(seconds), speed, max(memory, default=None)))
     return out
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def cost_table(items: Sequence[Cost]) -> Table:

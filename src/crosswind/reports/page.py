@@ -83,7 +83,10 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
     figures = [figure for _, sections in laid for section in sections for group in section.groups for figure, _ in group.figures]
     named = iter(unique_names(figures))
     specs: dict[str, Any] = {}
-    entries = [_study_entry(study, sections, position, named, specs) for position, (study, sections) in enumerate(laid)]
+    entries = []
+    for position, (study, sections) in enumerate(laid):
+        with damage_named(store, study.name):
+            entries.append(_study_entry(study, sections, position, named, specs))
     template, css, js = _template()
     return template.render(
         title=studies[0].name if len(studies) == 1 else f"{len(studies)} studies",
@@ -211,8 +214,16 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     out.append(("Seeds", ", ".join(list(axes.get("seed", {}))[:24])))
     out.append(("Compared with", study.reference))
     out.append(("Selection", ", ".join(study.rules)))
-    out.append(("First planned", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(study.created))))
+    out.append(("First planned", _moment(study.created)))
     return [(title, value) for title, value in out if value]
+
+
+def _moment(seconds: float) -> str:
+    """Seconds since 1970 as a date and time; nothing for what is none, as a damaged store may hold."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+    except (OSError, OverflowError, TypeError, ValueError):
+        return ""
 
 
 def _remarks(study: StudyRecord) -> list[str]:

@@ -353,8 +353,10 @@ class Store:
 
         with self.transaction() as connection:
             rows, at = list(connection.execute(drivers.select())), now(connection)
-        known = [(Driver(row.id, row.host, row.pid, row.start), row.heartbeat) for row in rows]
-        return [(driver, driver.lives(heartbeat, at)) for driver, heartbeat in known]
+        # Without a heartbeat that is a number (a damaged row) it was never heard.
+        beats = [row.heartbeat if isinstance(row.heartbeat, int | float) else float("-inf") for row in rows]
+        known = [Driver(row.id, row.host, row.pid, row.start) for row in rows]
+        return [(driver, driver.lives(beat, at)) for driver, beat in zip(known, beats, strict=True)]
 
 
 def _loads(text: Any) -> Any:
