@@ -11,9 +11,9 @@ import skimage.color
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from tests.transforms.corruptions.oracle import batch, photographs, pixels, theirs
 
 from crosswind.core.registry import load
-from tests.transforms.corruptions.oracle import batch, photographs, pixels, theirs
 
 NONE = np.zeros(64, dtype=np.uint64)  # keys: nothing here is random
 TABLES = {
@@ -78,7 +78,7 @@ def test_colours_by_the_definition_in_floats(definition: Callable[..., NDArray[n
     ("name", "share"), [("brightness", 0.04), ("contrast", 0.04), ("saturate", 0.15), ("pixelate", 0), ("jpeg", 0)]
 )
 def test_as_the_package_has_it(name: str, share: float, severity: int) -> None:
-    """Photographs of 64 pixels: at most `share` of the values differ, by one level; that is where floats just miss a whole number."""
+    """Photographs of 64 pixels: at most `share` of the values differ, by one level, where floats just miss a whole number."""
     images = photographs(4, 64, 64)
     off = pixels(load("transforms", name)(severity)(batch(images), NONE[:4])) - theirs(name, images, severity)
     assert set(np.unique(off)) <= {0, 1}
@@ -123,7 +123,7 @@ def test_saturate_by_hand() -> None:
 
 
 def test_grey_images_stay_grey() -> None:
-    """One channel: what becomes of three equal ones, but that saturation without a hue is not made red; the same as the package's."""
+    """One channel: what becomes of three equal ones, but that no hue is not made red. The same as the package has."""
     images = photographs(2, 64, 64)[..., 1:2]
     x = batch(images)
     for name in ("brightness", "contrast"):

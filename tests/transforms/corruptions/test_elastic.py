@@ -8,12 +8,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 from skimage.filters import gaussian
+from tests.transforms.corruptions.oracle import batch, photographs, pixels
 
 from crosswind.core.registry import load
 from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.elastic import affine_maps
 from crosswind.transforms.draws import bits16
-from tests.transforms.corruptions.oracle import batch, photographs, pixels
 
 KEYS = hash64(np.arange(4), 9)
 # Displacement, smoothing and corners, in sides.

@@ -10,6 +10,7 @@ from imagecorruptions import corruptions as package
 from numpy.typing import NDArray
 from PIL import Image
 from skimage.filters import gaussian
+from tests.transforms.corruptions.oracle import batch, numbers, photographs, pixels, theirs
 
 from crosswind.core.registry import load
 from crosswind.core.seeds import hash64
@@ -17,10 +18,9 @@ from crosswind.transforms.corruptions.fields import ONE, smoothed
 from crosswind.transforms.corruptions.outlines import DISTANCE, distances, edges, equalised
 from crosswind.transforms.corruptions.spatter import relief
 from crosswind.transforms.draws import _quantiles, bits16
-from tests.transforms.corruptions.oracle import batch, numbers, photographs, pixels, theirs
 
 KEYS = hash64(np.arange(48), 6)
-SIZES = [(64, 64), (28, 45), (128, 97)]
+SIZES = [(64, 64), (28, 45), (97, 80)]
 
 
 def liquid(size: tuple[int, int], smooth: float, seed: int) -> NDArray[np.uint8]:
@@ -28,12 +28,12 @@ def liquid(size: tuple[int, int], smooth: float, seed: int) -> NDArray[np.uint8]
     return (np.where(layer < 0.68, 0, layer) * 255).astype(np.uint8)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(31, 45), (64, 28)])
 @pytest.mark.parametrize("edge", ["nearest", "reflect"])
 def test_smoothing_is_scipys(size: tuple[int, int], edge: str) -> None:
     """To 1e-5 of the field's range: weights of 18 bits. A constant stays, exactly."""
-    field = np.random.default_rng(0).integers(-65535, 65536, (2, *size))
-    for sd, reach in ((0.5, 4.0), (3.0, 3.0), (20.0, 3.0)):
+    field = np.random.default_rng(0).integers(-65535, 65536, (1, *size))
+    for sd, reach in ((0.5, 4.0), (3.0, 3.0), (25.0, 3.0)):
         found = smoothed(torch.from_numpy(field), sd, edge, reach).numpy() / ONE
         for ours, one in zip(found, field, strict=True):
             assert ours == pytest.approx(gaussian(one.astype(float), sd, mode=edge, truncate=reach), abs=2.0)
@@ -42,7 +42,7 @@ def test_smoothing_is_scipys(size: tuple[int, int], edge: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_edges_distances_and_evened_levels_are_opencvs(size: tuple[int, int]) -> None:
-    """Edges and levels to the pixel; distances to 1e-4, as OpenCV 5 has them in floats. Also of noise, with edges of all strengths."""
+    """Edges and levels to the pixel; distances to 2e-4, as OpenCV 5 has them in floats. Noise has edges of all strengths."""
     noise, found = np.random.default_rng(1).integers(0, 70, size).astype(np.uint8), 0
     for levels in (liquid(size, 3.0, 0), liquid(size, 1.0, 1), noise, cv2.GaussianBlur(noise, (5, 5), 1.0)):
         marked = edges(torch.from_numpy(levels)[None], 50, 150)
@@ -79,7 +79,7 @@ def test_the_relief_of_drops_is_opencvs(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_same_image_as_the_packages_of_the_same_noise(channels: int, severity: int) -> None:
-    """For 99% of the values to a level. A pixel at a threshold may fall to the other side, and move an outline: 0.2% differ more."""
+    """For 99% of the values to a level. A pixel at a threshold may fall to its other side, and move an outline: 0.2%."""
     images = photographs(4, 64, 80)[..., :channels]
     found = pixels(load("transforms", "spatter")(severity)(batch(images), KEYS[:4]))
     for i, image in enumerate(images):
