@@ -25,15 +25,16 @@ class Erase(Transform):
     """Random erasing: a box of random size, shape and place is painted with `fill`.
 
     Its share of the image's area is uniform in [smallest, largest], the logarithm of height / width in those of
-    [1 / aspect, aspect]; it lies wholly inside. A box as large as the image on a side is drawn again, ten times at most, after
+    [1 / widest, tallest]; it lies wholly inside. A box as large as the image on a side is drawn again, ten times at most, after
     which the image stays as it is: almost never, unless `smallest` is large. `draw` fixed: the share is `largest`.
     Reference: Zhong, Zheng, Kang, Li and Yang, Random Erasing Data Augmentation, AAAI 2020; the law is torchvision's
-        RandomErasing. Ng et al. 2022 erase up to 33% with aspect up to 10/3.
+        RandomErasing. Ng et al. 2022 erase up to 33% with aspects from 1/3 to 10/3.
     """
 
     largest: float = knob(0.33, domain="(0, 1]", source="Zhong et al. 2020", doc="largest share of the area that is erased")
     smallest: float = knob(0.02, domain="(0, 1]", source="Zhong et al. 2020", doc="smallest share of the area that is erased")
-    aspect: float = knob(10 / 3, domain="[1, 100]", source="Zhong et al. 2020", doc="longest side over shortest side, at most")
+    widest: float = knob(3.0, domain="[1, 100]", source="Ng et al. 2022", doc="largest width over height of a box")
+    tallest: float = knob(10 / 3, domain="[1, 100]", source="Ng et al. 2022", doc="largest height over width of a box")
     probability: float = knob(1.0, domain="[0, 1]", doc="share of the images in which a box is erased")
     draw: str = knob("uniform", domain="{uniform, fixed}", doc="how the share of the area is drawn")
     fill: int = knob(0, domain="[0, 255]", doc="the level that is painted")
@@ -49,7 +50,7 @@ class Erase(Transform):
         """See the class."""
         drawn = uniforms(keys, ERASE_DRAWS + 1)
         area = (self.largest if self.draw == "fixed" else self.smallest, self.largest)
-        boxes = erase_boxes(drawn[:, 1:], (x.shape[2], x.shape[3]), area, (1 / self.aspect, self.aspect))
+        boxes = erase_boxes(drawn[:, 1:], (x.shape[2], x.shape[3]), area, (1 / self.widest, self.tallest))
         boxes *= (drawn[:, :1].double() < self.probability).long()
         return painted(x, boxes, self.fill)
 

@@ -28,7 +28,8 @@ class RandAugment(Transform):
 
     Operations: identity, shears (up to 0.3), translations (up to 150/331 of the side), rotate (30 degrees), brightness, colour,
     contrast, sharpness (factors 1 +- 0.9), posterize (8 to 4 bits), solarize (from 255 to 0), autocontrast, equalize. `magnitude`
-    is a level out of `bins` between nothing and these. Every sample draws its own operations and signs.
+    is a level out of `bins` between nothing and these. Every sample draws its own operations and signs; with `draw` uniform each
+    operation its own level too, uniform from 0 to `magnitude`.
     Each operation is torchvision's on Pillow images to the level, with its defaults: nearest pixel, black outside.
     Deviations: geometric operations that follow each other are one resampling (`resampling: once`), where torchvision resamples
         after each: nothing is rounded between them, and what one moves out of the image the next may bring back. `each` does it
@@ -39,6 +40,7 @@ class RandAugment(Transform):
 
     count: int = knob(2, domain="[1, 16]", source="Cubuk et al. 2020", doc="operations in a row")
     magnitude: int = knob(9, domain="[0, 255]", source="Cubuk et al. 2020", doc="level of all operations, from 0 to bins - 1")
+    draw: str = knob("fixed", domain="{fixed, uniform}", doc="whether magnitude is every operation's, or the largest that is drawn")
     bins: int = knob(31, domain="[2, 256]", source="torchvision", doc="number of levels between nothing and the strongest")
     operations: str = knob(
         "all",
@@ -59,10 +61,12 @@ class RandAugment(Transform):
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
         """What each sample goes through, images being of `size` (h, w)."""
-        drawn = bits16(keys, 2 * self.count).numpy()
+        drawn = bits16(keys, 3 * self.count).numpy()
+        drawn, levelled = drawn[:, : 2 * self.count], drawn[:, 2 * self.count :]
         names = codes(ALL if self.operations == "all" else (self.operations,))
         operations = names[pick(drawn[:, 0::2], len(names))]
-        magnitudes = levels("randaugment", self.bins, size)[operations, self.magnitude]
+        level = self.magnitude if self.draw == "fixed" else pick(levelled, self.magnitude + 1)
+        magnitudes = levels("randaugment", self.bins, size)[operations, level]
         return Chains(operations, signed(operations, magnitudes, drawn[:, 1::2] < 32768))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
