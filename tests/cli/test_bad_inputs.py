@@ -194,6 +194,42 @@ CASES = [
         edited("methods", to={"erm": {}, "bn-adapt": {"attribute": "inks"}}),
         ("methods.bn-adapt.attribute", "'inks'", "'ink'"),
     ),
+    Case(
+        "a setting of training at the top",
+        edited("stepss", to=3),
+        ("study.yaml: stepss: unknown field 'stepss', did you mean 'training.steps'?",),
+    ),
+    Case("a device that is none", edited("training", "device", to="gpu"), ("training.device: 'gpu' is no kind of device", "cuda")),
+    Case(
+        "a kind of shift for a shift",
+        edited("shifts", "SC", to="spurious-correlation"),
+        ("shifts.SC: 'spurious-correlation' is a kind of shift, written as a mapping: {type: spurious-correlation, ...}", "none"),
+    ),
+    Case(
+        "a file of nearly this name",
+        edited("seeds", to=1),
+        ("there is no study file", "/Study.yaml, did you mean 'study.yaml'?", "demo"),
+        ("plan", "{tmp}/Study.yaml"),
+    ),
+    Case(
+        "a setting of a method that is not in the list",
+        edited("methods", to=["erm", "groupdro"]),
+        ("--set methods.irm.estimate: 'irm' is not a position in a list of 2",),
+        plan("--set", "methods.irm.estimate=halves"),
+    ),
+    Case(
+        "a bad setting of a method in a list",
+        edited("methods", to=["erm", "groupdro"]),
+        ("methods.groupdro.eta: must be a number in [0, inf), not 'big'",),
+        plan("--set", "methods.groupdro.eta=big"),
+    ),
+    Case("no folder", edited("seeds", to=1), ("--out", "must not be empty"), ("run", "{study}", "--out", "")),
+    Case(
+        "a folder for a database",
+        edited("seeds", to=1),
+        ("--store: 'elsewhere' is no URL", "--out"),
+        ("run", "{study}", "--out", "{out}", "--store", "elsewhere"),
+    ),
     # what a method or a model cannot work with
     Case(
         "a model without batch norm",
@@ -443,7 +479,7 @@ CASES = [
     Case(
         "UTF-16",
         of_table(),
-        ("data.own", "utf-8"),
+        ("data.own", "UTF-16", "UTF-8"),
         plan(),
         lambda tmp: (table(tmp, ""), (tmp / "t.csv").write_bytes(ROWS.encode("utf-16")))[0],
     ),

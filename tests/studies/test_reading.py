@@ -48,6 +48,18 @@ def test_settings_follow_dotted_paths_and_names_with_dots() -> None:
         apply_settings({"seeds": 3}, ["seeds.x=1"])
 
 
+def test_a_list_of_methods_takes_settings_by_name() -> None:
+    study = {"methods": ["erm", "groupdro"], "models": ["mlp"], "data": {"d": {"attributes": ["ink"]}}}
+    changed = apply_settings(study, ["methods.groupdro.eta=0.5", "methods.groupdro.groups=[ink]", "models.mlp.hidden=8"])
+    assert changed["methods"] == {"erm": {}, "groupdro": {"eta": 0.5, "groups": ["ink"]}} and changed["models"] == {
+        "mlp": {"hidden": 8}
+    }
+    assert apply_settings(study, ["methods.0=irm"])["methods"] == ["irm", "groupdro"]
+    assert study["methods"] == ["erm", "groupdro"], "what was given stays as it was"
+    with pytest.raises(InputError, match="'ink' is not a position in a list of 1"):
+        apply_settings(study, ["data.d.attributes.ink.x=1"])
+
+
 def test_shipped_studies_are_found_and_valid() -> None:
     names = shipped_studies()
     assert {"demo", "jeon2025/sizes"} <= set(names)

@@ -21,13 +21,20 @@ __all__ = ["run_command"]
 JOB = "crosswind.studies.run:execute"
 
 
+def _folder(text: str) -> Path:
+    # Path("") is the working directory, which nobody means by a variable that is not set.
+    if not str(text):
+        raise typer.BadParameter("must not be empty")
+    return Path(text)
+
+
 def run_command(
     study: StudyWord,
     workers: Annotated[
         int | None,
         typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes that train at once; default: one a core."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path(DEFAULT_OUT),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.", parser=_folder)] = Path(DEFAULT_OUT),
     settings: Overrides = None,
     scale: Scale = None,
     store_url: Annotated[
@@ -42,6 +49,8 @@ def run_command(
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import load_study, study_path
 
+    if store_url is not None and "://" not in store_url:
+        raise InputError("--store", f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
     planned = make_plan(load_study(study, scale, settings or ()), study_path(study).parent)

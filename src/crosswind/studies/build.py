@@ -14,7 +14,7 @@ import numpy as np
 
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import resolve
-from crosswind.core.registry import facts
+from crosswind.core.registry import facts, listing
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
@@ -153,6 +153,8 @@ def _components(
         return []
     if isinstance(entry, str):
         if entry not in shifts:
+            if entry in [item.name for item in listing("shifts")]:
+                raise InputError(field, f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}", shifts)
             raise unknown(field, "shift", entry, shifts)
         if entry in trail:
             raise InputError(field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}")

@@ -15,11 +15,12 @@ from typing import Any
 
 import yaml
 
-from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.errors import DataError, InputError, nearest, one_line, unknown
 
 __all__ = ["apply_settings", "find_study", "merge", "parse", "read_study_file", "shipped_studies"]
 
 MAX_BYTES = 1_000_000
+NAMED = ("methods", "models")  # fields that are a list of names, or a mapping from names to settings
 MAX_DEPTH = 40
 SCALES = ("tiny", "small", "paper")
 Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster and reads the same language
@@ -46,7 +47,9 @@ def read_study_file(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a study file (valid: a YAML file, or the name of a study: {_names()})")
     if not path.exists():
-        raise DataError(f"there is no study file {path} (valid: a YAML file, or the name of a study: {_names()})")
+        near = nearest(path.name, [file.name for file in sorted(path.parent.glob("*.y*ml"))])
+        guess = f", did you mean {near!r}?" if near else ""
+        raise DataError(f"there is no study file {path}{guess} (valid: a YAML file, or the name of a study: {_names()})")
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -202,6 +205,9 @@ def _put(root: Any, path: str, value: Any) -> None:
                 return
             if place.get(word) is None:
                 place[word] = {}
+            if index == 0 and word in NAMED and isinstance(place[word], list) and words[end] in place[word]:
+                place[word] = dict.fromkeys(place[word], {})  # a list of names is their mapping to no settings
+                place[word][words[end]] = {}
             place = place[word]
         elif isinstance(place, list):
             if not word.isdigit() or int(word) >= len(place):

@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from crosswind.core.errors import InputError, nearest, shown
+from crosswind.core.knobs import knobs_of
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
+from crosswind.training.settings import TrainingSettings
 
 __all__ = [
     "DataSpec",
@@ -262,7 +264,8 @@ def _sentence(error: ValidationError, where: str, inside: str = "") -> InputErro
     kind, context = found["type"], found.get("ctx", {})
     if kind == "extra_forbidden":
         valid = _fields_at(path[:-1])
-        guess = nearest(path[-1], valid)
+        training = nearest(path[-1], [item.name for item in knobs_of(TrainingSettings)]) if len(path) == 1 else None
+        guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
         return InputError(field, f"unknown field {path[-1]!r}" + (f", did you mean {guess!r}?" if guess else ""), valid)
     if kind == "missing":
         return InputError(field, "is missing")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, resolve
 
 __all__ = ["ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
@@ -69,7 +69,7 @@ class TrainingSettings:
         if settings.momentum and settings.optimiser != "sgd":
             raise InputError(f"{field}.momentum" if field else "momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
-            raise unknown(f"{field}.device" if field else "device", "kind of device", settings.device, DEVICES)
+            raise InputError(f"{field}.device" if field else "device", f"{shown(settings.device)} is no kind of device", DEVICES)
         return settings
 
     def longest(self, n_rows: int) -> int:
