@@ -1,17 +1,14 @@
-"""Study files, tables, pictures and stores of any bytes: read, or refused in one sentence; never an exception.
+"""Study files, tables and pictures of any bytes: read, or refused in one sentence; never an exception.
 
-A hundred of each in the default tests, 10,000 in all kinds together in the long drills. Studies with strange values at sensible
-places are in test_fuzz.py.
+Thirty of each in the default tests, 3,000 of each in the long drills. Studies with strange values at sensible places are in
+test_fuzz.py (10,000 in the long drills), stores in test_fuzz_stores.py (4,000).
 """
 
 from __future__ import annotations
 
 import io
 import random
-import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -215,83 +212,3 @@ def test_pictures_of_changed_bytes(count: int, tmp_path: Path) -> None:
         tried(max(10, count // 6), check)
         assert place >= 0
     assert min(found.values()) > 0, found
-
-
-@pytest.fixture(scope="module")
-def good_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("store") / "out"
-    assert cw.run_study(STUDY, out).summary.finished == 4
-    return out
-
-
-@COUNTS
-def test_a_store_of_changed_bytes(count: int, good_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answers, good, out = Answers(capsys), (good_store / "store.sqlite").read_bytes(), tmp_path / "out"
-    out.mkdir()
-    # Most of a database is empty pages' rest: changes go where there is something.
-    filled = [at for at in range(0, len(good), 64) if any(good[at : at + 64])]
-
-    def check(chance: random.Random) -> None:
-        raw = bytearray(good)
-        for _ in range(chance.choice([1, 2, 10, 50])):
-            raw[chance.choice(filled) + chance.randrange(64)] = chance.randrange(256)
-        if chance.random() < 0.1:
-            del raw[chance.randrange(len(raw)) :]
-        for path in out.iterdir():
-            path.unlink()
-        (out / "store.sqlite").write_bytes(raw)
-        answers.of("status", out)
-        answers.of("report", out, "--no-page")
-
-    tried(count // 2, check)
-    assert min(answers.found.values()) > 0, answers.found
-
-
-VALUES: list[Any] = [
-    None,
-    "",
-    "{}",
-    "[]",
-    "null",
-    "1",
-    '"x"',
-    "{",
-    b"\xff\x00",
-    0,
-    -1,
-    2**62,
-    1.5,
-    float("inf"),
-    "finished",
-    "failed",
-]
-VALUES += ["running", "nonsense", '{"accuracy": "x"}', '{"accuracy": NaN}', '{"groups": []}', '{"method": {}}', "x" * 3000]
-
-
-@COUNTS
-def test_a_store_of_strange_values(count: int, good_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answers, out = Answers(capsys), tmp_path / "out"
-    out.mkdir()
-    with closing(sqlite3.connect(good_store / "store.sqlite")) as connection:
-        tables = [
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        ]
-        columns = [(table, row[1]) for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
-    assert len(columns) > 20
-
-    def check(chance: random.Random) -> None:
-        shutil.copyfile(good_store / "store.sqlite", out / "store.sqlite")
-        with closing(sqlite3.connect(out / "store.sqlite", isolation_level=None)) as connection:
-            for _ in range(chance.choice([1, 1, 2])):
-                table, column = chance.choice(columns)
-                some = chance.choice(["1", "rowid = (SELECT min(rowid) FROM {0})", "rowid % 2 = 0"]).format(table)
-                try:
-                    connection.execute(f"UPDATE {table} SET {column} = ? WHERE {some}", (chance.choice(VALUES),))
-                except sqlite3.Error:
-                    pass  # the database itself refuses the value
-        answers.of("status", out)
-        answers.of("report", out, "--no-page")
-
-    tried(count // 2, check)
-    assert answers.found[0] > 0, answers.found
