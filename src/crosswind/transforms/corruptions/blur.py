@@ -6,6 +6,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -51,6 +52,8 @@ class GaussianBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
+    random: ClassVar[bool] = False
+
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
         return gaussian_smooth(x, self.constant(IMAGENET_GAUSSIAN, CIFAR_GAUSSIAN, x))
@@ -90,6 +93,8 @@ class DefocusBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
+    random: ClassVar[bool] = False
+
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
         return correlate(x, disk(*self.constant(IMAGENET_DEFOCUS, CIFAR_DEFOCUS, x)))
@@ -125,6 +130,8 @@ class ZoomBlur(Corruption):
     downwards.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
+
+    random: ClassVar[bool] = False
 
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """Every output is a weighted sum of few inputs, the same for all images: one sparse matrix; exact, see `filters`."""
