@@ -1,0 +1,216 @@
+"""What the policies draw: the right operations, as often as they should; what they do with it, beside torchvision's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare, kstest
+from tests.transforms.pictures import assert_same_bits, bilinear, image, pictures, tensor
+from torchvision.transforms import AutoAugment as TheirAutoAugment
+from torchvision.transforms import AutoAugmentPolicy, InterpolationMode
+from torchvision.transforms.autoaugment import _apply_op
+
+from crosswind.core.errors import InputError
+from crosswind.core.registry import facts, load
+from crosswind.core.seeds import hash64
+from crosswind.transforms.policies import operations as ours
+from crosswind.transforms.policies.augmix import AugMix
+from crosswind.transforms.policies.autoaugment import AutoAugment, policy_of
+from crosswind.transforms.policies.operations import GEOMETRIC, OPERATIONS, Chains, carried_out, levels
+from crosswind.transforms.policies.randaugment import ALL, RandAugment
+from crosswind.transforms.policies.trivialaugment import TrivialAugment
+
+SIZE = (33, 29)
+MANY = hash64(np.arange(70_000), 11)
+SPELLED = {"autocontrast": "AutoContrast", "colour": "Color"}
+THEIRS = {name: SPELLED.get(name, name.title().replace("-", "")) for name in OPERATIONS}
+POLICIES = {
+    "randaugment": ({}, {"count": 3, "magnitude": 25}, {"operations": "rotate"}, {"resampling": "each"}),
+    "trivialaugment": ({}, {"bins": 5}),
+    "autoaugment": ({"policy": "cifar10"}, {"policy": "imagenet"}, {"policy": "svhn"}),
+    "augmix": ({}, {"severity": 10, "width": 2, "depth": 4}, {"all_ops": False, "interpolation": "nearest", "alpha": 0.2}),
+}
+EVERY = [(name, settings) for name, several in POLICIES.items() for settings in several]
+
+
+def even(values: np.ndarray, kinds: int) -> bool:
+    """Whether `values` are as often each of range(kinds), by the chi-square test; refused once in 10,000 cases."""
+    return chisquare(np.bincount(values, minlength=kinds)).pvalue > 1e-4
+
+
+def sequence(x: torch.Tensor, chains: Chains, i: int, interpolation: InterpolationMode = InterpolationMode.NEAREST) -> torch.Tensor:
+    """Sample i by torchvision's operations, one after the other."""
+    picture = image(x[i])
+    for code, magnitude in zip(chains.operations[i].tolist(), chains.magnitudes[i].tolist(), strict=True):
+        name = OPERATIONS[code]
+        change = partial(_apply_op, op_name=THEIRS[name], magnitude=magnitude, interpolation=interpolation, fill=None)
+        smooth = name in GEOMETRIC and interpolation == InterpolationMode.BILINEAR
+        picture = bilinear(picture, change) if smooth else change(picture)
+    return tensor(picture)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_randaugment_draws_every_operation_and_sign_as_often(place: int) -> None:
+    chains = RandAugment().chains(MANY, SIZE)
+    found = chains.operations[:, place]
+    assert set(found.tolist()) == set(ours.codes(ALL).tolist()) and len(ALL) == 14
+    assert even(found, 14)
+    for code in ours.codes(ours.SIGNED):
+        assert even((chains.magnitudes[found == code, place] < 0).astype(int), 2)
+    assert even(found * 14 + chains.operations[:, 1 - place], 196)  # both places are independent
+
+
+def test_randaugment_has_one_magnitude_torchvisions() -> None:
+    for magnitude in (0, 9, 30):
+        chains = RandAugment(magnitude=magnitude).chains(MANY[:2000], SIZE)
+        assert np.array_equal(np.abs(chains.magnitudes), levels("randaugment", 31, SIZE)[chains.operations, magnitude])
+
+
+def test_one_operation_alone() -> None:
+    for name in ALL:
+        chains = RandAugment(operations=name, count=1).chains(MANY[:50], SIZE)
+        assert {OPERATIONS[code] for code in chains.operations.ravel()} == {name}
+
+
+def test_trivialaugment_draws_operation_level_and_sign() -> None:
+    chains = TrivialAugment().chains(MANY, SIZE)
+    operations, magnitudes = chains.operations[:, 0], chains.magnitudes[:, 0]
+    assert even(operations, 14)
+    table = levels("trivialaugment", 31, SIZE)
+    turned = magnitudes[operations == OPERATIONS.index("rotate")]
+    places = np.searchsorted(table[OPERATIONS.index("rotate")], np.abs(turned))
+    assert np.array_equal(table[OPERATIONS.index("rotate")][places], np.abs(turned))
+    assert even(places, 31) and even((turned[places > 0] < 0).astype(int), 2)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "imagenet", "svhn"])
+def test_autoaugments_tables_are_torchvisions(name: str) -> None:
+    wanted = TheirAutoAugment(AutoAugmentPolicy(name)).policies
+    found = policy_of(name)
+    assert len(found) == len(wanted) == 25
+    for pair, other in zip(found, wanted, strict=True):
+        assert [(THEIRS[a], b, c) for a, b, c in pair] == [(a, b, c or 0) for a, b, c in other]
+
+
+def test_autoaugment_draws_pairs_and_does_each_with_its_probability() -> None:
+    chains = AutoAugment("cifar10").chains(MANY, SIZE)
+    rows = chains.operations
+    both = Counter(map(tuple, rows.tolist()))
+    # Pair 2 (rotate 0.7, translate-x 0.3) is the only one with rotate: both 70,000 / 25 x 0.7 x 0.3 = 588 times, sd 24.
+    rotate, move = OPERATIONS.index("rotate"), OPERATIONS.index("translate-x")
+    assert abs(both[rotate, move] - 588) < 120 and abs(both[rotate, 0] - 1372) < 180
+    assert OPERATIONS.index("invert") not in {b for a, b in both if a == OPERATIONS.index("solarize")}  # probability 0
+    size = np.abs(chains.magnitudes[:, 0][rows[:, 0] == rotate])
+    assert set(size.tolist()) == {float(levels("randaugment", 10, SIZE)[rotate, 2])}
+
+
+def test_augmix_draws_depths_operations_levels_and_weights() -> None:
+    """Depths of 1 to 3 as often; levels below the severity; at alpha 1 uniform shares of the image, flat weights."""
+    policy, keys = AugMix(), MANY[:20_000]
+    chains = policy.chains(keys, SIZE)
+    assert chains.operations.shape == (60_000, 3)
+    depth = (chains.operations > 0).sum(1)
+    assert even(depth - 1, 3)
+    names = ours.codes(("shear-x", "posterize", "brightness"))
+    first = chains.operations[:, 0]
+    assert len(np.unique(first)) == 13 and chisquare(np.unique(first, return_counts=True)[1]).pvalue > 1e-4
+    for code in names:
+        seen = np.unique(np.abs(chains.magnitudes[:, 0][first == code]))
+        assert set(seen) == set(levels("augmix", 10, SIZE)[code, :3])
+    weights = policy.weights(keys) / 65536
+    assert weights.shape == (20_000, 4) and (weights >= 0).all() and np.array_equal(weights.sum(1), np.ones(20_000))
+    assert kstest(weights[:, 0], "uniform").pvalue > 1e-4
+    share = weights[:, 1:] / np.maximum(1 - weights[:, :1], 1e-9)
+    assert kstest(share[weights[:, 0] < 0.99][:, 0], "beta", (1, 2)).pvalue > 1e-4  # a coordinate of a flat Dirichlet of three
+    peaked = AugMix(alpha=0.1).weights(keys) / 65536
+    assert peaked[:, 0].std() == pytest.approx(np.sqrt(0.25 / 1.2), abs=0.01)  # Beta(a, a) has variance 1 / (4 (2a + 1))
+
+
+def test_augmix_without_the_four_and_at_a_set_depth() -> None:
+    chains = AugMix(all_ops=False, depth=2, width=5).chains(MANY[:500], SIZE)
+    assert chains.operations.shape == (2500, 2) and (chains.operations > 0).all()
+    assert not set(chains.operations.ravel()) & set(ours.codes(("brightness", "colour", "contrast", "sharpness", "invert")))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RandAugment(resampling="each"),
+        RandAugment(3, 20, resampling="each"),
+        TrivialAugment(),
+        AutoAugment("svhn", resampling="each"),
+    ],
+    ids=["randaugment", "three of 20", "trivialaugment", "autoaugment"],
+)
+def test_images_are_torchvisions_by_the_same_draws(policy: Any, channels: int) -> None:
+    x, keys = pictures(channels), MANY[:32]
+    found, chains = policy(x, keys), policy.chains(keys, SIZE)
+    for i in range(32):
+        assert torch.equal(found[i], sequence(x, chains, i)), chains.operations[i]
+
+
+def test_augmix_is_the_mixture_of_its_chains() -> None:
+    """In double precision by torchvision's operations and the same draws, cut downwards: within two levels, most the same.
+
+    But for what comes from the very edge, as in bilinear resampling alone.
+    """
+    x, keys = pictures()[:24], MANY[:24]
+    policy = AugMix(resampling="each")
+    found, chains, weights = policy(x, keys), policy.chains(keys, SIZE), policy.weights(keys) / 65536
+    copies, same, far = x.repeat_interleave(3, 0), [], []
+    for i in range(24):
+        parts = [sequence(copies, chains, 3 * i + k, InterpolationMode.BILINEAR).double() for k in range(3)]
+        mixed = weights[i, 0] * x[i] + sum(weights[i, 1 + k] * parts[k] for k in range(3))
+        off = (found[i] - (mixed + 1e-9).floor()).abs()
+        same.append(float((off == 0).double().mean()))
+        far.append(float((off > 2).double().mean()))
+    assert np.mean(same) > 0.9 and max(far) < 0.02 and np.mean(far) < 0.002
+
+
+@pytest.mark.parametrize(("name", "settings"), EVERY, ids=str)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_row_has_the_same_bits_alone_in_a_batch_and_by_layout(name: str, settings: dict[str, Any], channels: int) -> None:
+    policy, keys = load("transforms", name)(**settings), MANY[:32]
+    assert_same_bits(lambda x, rows: policy(x, keys[rows]), pictures(channels))
+
+
+@pytest.mark.parametrize(("name", "settings"), EVERY, ids=str)
+def test_draws_differ_within_a_batch_of_one_image_repeated(name: str, settings: dict[str, Any]) -> None:
+    x = pictures()[:1].repeat(32, 1, 1, 1)
+    found = load("transforms", name)(**settings)(x, MANY[:32])
+    assert len({row.numpy().tobytes() for row in found}) > (2 if settings.get("operations") else 12)
+
+
+def test_knobs_are_refused_by_name() -> None:
+    for made, word in (
+        (lambda: RandAugment(magnitude=31), r"randaugment.magnitude.*\[0, 30\] with 31 bins"),
+        (lambda: RandAugment(count=0), "randaugment.count"),
+        (lambda: RandAugment(operations="color"), "colour"),
+        (lambda: TrivialAugment(bins=1), "trivialaugment.bins"),
+        (lambda: AutoAugment("cifar"), "cifar10"),
+        (lambda: AugMix(severity=11), "augmix.severity"),
+        (lambda: AugMix(alpha=0.0), "augmix.alpha"),
+    ):
+        with pytest.raises(InputError, match=word):
+            made()
+    assert [item.name for item in facts("transforms", "trivialaugment").knobs] == ["bins"]
+
+
+def test_an_empty_batch_and_floats() -> None:
+    x = pictures()[:4]
+    for name in POLICIES:
+        policy = load("transforms", name)()
+        assert policy(x[:0], MANY[:0]).shape == (0, 3, *SIZE)
+        assert torch.equal(policy(x.double() / 255, MANY[:4]).mul(255).round().to(torch.uint8), policy(x, MANY[:4]))
+
+
+def test_a_chain_of_identities_is_a_copy() -> None:
+    x = pictures()
+    found = carried_out(x, Chains(np.zeros((32, 2), dtype=np.int64), np.zeros((32, 2))))
+    assert torch.equal(found, x) and found.data_ptr() != x.data_ptr()
