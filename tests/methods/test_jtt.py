@@ -13,6 +13,7 @@ from tests.training.world import DATA, Sets, run, same_weights, split, with_trai
 from torch import Tensor
 
 from crosswind.core.knobs import Base, Needs
+from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.jtt import JTT
@@ -100,6 +101,18 @@ def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_w
     alone = run(JTT(), noisy(), **settings)
     assert same_weights(alone, run(JTT(), noisy(), base=base.weights("last"), **settings))
     assert not same_weights(alone, run(JTT(), noisy(), base=base.weights("best-id"), **settings))
+
+
+@pytest.mark.parametrize(("method", "equal"), [(JTT(up=1), True), (JTT(up=2), False)], ids=["limit", "twice"])
+def test_its_limit_is_erm_where_values_are_drawn_at_every_visit_too(method: JTT, equal: bool) -> None:
+    noise = DerivedAttribute("noise", ("clean", "noisy"), "gaussian-noise", (None, {"severity": 5}), "per-visit")
+    sets, law = noisy(), np.full((60, 2), 0.5)
+    names = tuple(f"{name}, {value}" for name in sets.train.group_names for value in noise.values)
+    sets = with_train(sets, visit_law=law, visit_step=(1, 0), group=sets.train.group * 2, group_names=names)
+    sets = replace(sets, validation={}, evaluation={})
+    data = derive(DATA, noise)
+    left, right = (run(each, sets, data=data, steps=12).weights("last") for each in (ERM(), method))
+    assert all(torch.equal(value, right[key]) for key, value in left.items()) == equal
 
 
 BEGUN: dict[str, Tensor] = {}

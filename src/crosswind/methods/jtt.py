@@ -29,7 +29,8 @@ class JTT(Method):
         breaks the assumption: mislabelled rows are wrong too, and their false labels are multiplied.
     Knobs: up 20, that of Wiles et al. 2022; their and the authors' search is over {20, 50, 100}. first 1/2, the share of the
         study's steps that the first training takes, Wiles et al.'s; the authors tune T in epochs (1 to 60).
-    Limits: at up = 1 it is "erm", whose initial weights and batches the second training shares.
+    Limits: at up = 1, and where no row is wrong, it is "erm", whose initial weights and batches the second training shares. Where
+        values are drawn at every visit, other values of `up` change also what is drawn for the rows that are right.
     Deviations: T is a share of the steps and not a number of epochs. The authors choose T and up on validation groups; here the
         study's selection rule does. The first training takes the study's optimiser; no rule stops it early.
     Reference:
@@ -75,7 +76,8 @@ class JTT(Method):
         assert logits is not None
         wrong = logits.argmax(1) != tools.y.cpu()
         tools.state["wrong"] = wrong.to(tools.y.device)
-        return Stage("main", copies=torch.where(wrong, self.up, 1))
+        # Without a row that stands twice the stage is ERM's own, down to what is drawn at a row's visits.
+        return Stage("main", copies=torch.where(wrong, self.up, 1) if self.up > 1 and bool(wrong.any()) else None)
 
     def doubts(self, state: State) -> list[str]:
         """An empty error set, or one of all rows, makes it ERM."""
