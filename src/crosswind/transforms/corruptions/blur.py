@@ -20,6 +20,7 @@ from crosswind.transforms.corruptions.filters import CORRELATE_BITS, correlate, 
 from crosswind.transforms.corruptions.glass import BANK, glass_maps
 from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
 from crosswind.transforms.draws import uniforms
+from crosswind.transforms.layout import laid_out_as, planes
 
 __all__ = ["DefocusBlur", "GaussianBlur", "GlassBlur", "MotionBlur", "ZoomBlur", "disk", "zoom_line"]
 
@@ -56,7 +57,7 @@ class GaussianBlur(Corruption):
 
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return gaussian_smooth(x, self.constant(IMAGENET_GAUSSIAN, CIFAR_GAUSSIAN, x))
+        return laid_out_as(gaussian_smooth(planes(x), self.constant(IMAGENET_GAUSSIAN, CIFAR_GAUSSIAN, x)), x)
 
 
 @register("glass-blur", kind="transform")
@@ -77,9 +78,9 @@ class GlassBlur(Corruption):
         sd, reach, times = self.constant(IMAGENET_GLASS, CIFAR_GLASS, x)
         numbers = (hash64(np.asarray(keys), 0) % np.uint64(BANK)).astype(np.int64)
         maps = glass_maps(height, width, reach, times, numbers).to(x.device)
-        smooth = gaussian_smooth(x, sd).view(n, channels, -1)
+        smooth = gaussian_smooth(planes(x), sd).view(n, channels, -1)
         shuffled = smooth.gather(2, maps.view(n, 1, -1).expand(n, channels, -1))
-        return gaussian_smooth(shuffled.view(n, channels, height, width), sd)
+        return laid_out_as(gaussian_smooth(shuffled.view(n, channels, height, width), sd), x)
 
 
 @register("defocus-blur", kind="transform")
@@ -97,7 +98,7 @@ class DefocusBlur(Corruption):
 
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return correlate(x, disk(*self.constant(IMAGENET_DEFOCUS, CIFAR_DEFOCUS, x)))
+        return laid_out_as(correlate(planes(x), disk(*self.constant(IMAGENET_DEFOCUS, CIFAR_DEFOCUS, x))), x)
 
 
 @register("motion-blur", kind="transform")
@@ -116,7 +117,7 @@ class MotionBlur(Corruption):
         """See the class."""
         radius, sd = self.constant(IMAGENET_MOTION, CIFAR_MOTION, x)
         angles = (uniforms(keys, 1)[:, 0].numpy().astype(np.float64) * 2 - 1) * ANGLE
-        return smear(x, motion_paths(angles, radius), motion_weights(radius, sd))
+        return laid_out_as(smear(planes(x), motion_paths(angles, radius), motion_weights(radius, sd)), x)
 
 
 @register("zoom-blur", kind="transform")
@@ -137,12 +138,12 @@ class ZoomBlur(Corruption):
         """Every output is a weighted sum of few inputs, the same for all images: one sparse matrix; exact, see `filters`."""
         n, channels, height, width = x.shape
         matrix = _zoom_matrix(height, width, *self.constant(IMAGENET_ZOOM, CIFAR_ZOOM, x), str(x.device))
-        planes = x.reshape(n * channels, height * width)
-        out = torch.empty_like(planes)
-        for start in range(0, len(planes), ZOOM_COLUMNS):
-            part = planes[start : start + ZOOM_COLUMNS].t().to(torch.float64, memory_format=torch.contiguous_format)
+        lines = planes(x).view(n * channels, height * width)
+        out = torch.empty_like(lines)
+        for start in range(0, len(lines), ZOOM_COLUMNS):
+            part = lines[start : start + ZOOM_COLUMNS].t().to(torch.float64, memory_format=torch.contiguous_format)
             out[start : start + ZOOM_COLUMNS] = (matrix @ part).to(torch.uint8).t()
-        return out.view(x.shape)
+        return laid_out_as(out.view(x.shape), x)
 
 
 @cache

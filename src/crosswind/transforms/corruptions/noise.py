@@ -14,6 +14,7 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.draws import bits16, normal_quantiles
+from crosswind.transforms.layout import laid_out_as, planes
 
 __all__ = ["GaussianNoise", "ImpulseNoise", "ShotNoise", "SpeckleNoise", "shot_counts"]
 
@@ -37,13 +38,13 @@ class _Noise(Corruption):
         """See the class."""
         n, *shape = x.shape
         pixels = int(np.prod(shape))
-        x = x.contiguous()
-        out = torch.empty_like(x)
+        flat = planes(x)
+        out = torch.empty_like(flat)
         step = max(1, CHUNK // pixels)
         for start in range(0, n, step):
             part = slice(start, start + step)
-            out[part] = self.noisy(x[part], bits16(keys[part], pixels, x.device).view(-1, *shape))
-        return out
+            out[part] = self.noisy(flat[part], bits16(keys[part], pixels, x.device).view(-1, *shape))
+        return laid_out_as(out, x)
 
     @abstractmethod
     def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
@@ -100,7 +101,10 @@ class ImpulseNoise(_Noise):
     def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         """The lowest numbers are pepper, the highest salt."""
         half = round(self.constant(IMAGENET_AMOUNT, CIFAR_AMOUNT, x) * 32768)
-        return x.masked_fill(drawn < half, 0).masked_fill_(drawn >= 65536 - half, 255)
+        # Masks of bytes, 0 or (being 0 - 1) 255: a quarter of the time of filling by masks.
+        stays = (drawn >= half).view(torch.uint8).neg_()
+        salt = (drawn >= 65536 - half).view(torch.uint8).neg_()
+        return stays.bitwise_and_(x).bitwise_or_(salt)
 
 
 @register("speckle-noise", kind="transform")
