@@ -36,8 +36,8 @@ class AugMix(Transform):
     Beta(alpha, alpha). Operations: shears (up to 0.3), translations (a third of the side), rotate (30 degrees), posterize (4 to 0
     bits), solarize (from 255 to 0), autocontrast, equalize, and with `all_ops` brightness, colour, contrast, sharpness (factors
     1 +- 0.9); each at a level below `severity` out of 10, which is drawn, as is its sign. Every sample draws its own chains and
-    weights. Photometric operations are torchvision's on Pillow images to the level; geometric ones are resampled as AugMix's default
-    is there, bilinear, black outside, rounded to the nearest level (of bytes Pillow would drop the fraction).
+    weights. Photometric operations are torchvision's on Pillow images to the level; geometric ones are resampled as its AugMix
+    does by default: bilinear, black outside, rounded to the nearest level (of bytes Pillow would drop the fraction).
     Deviations: geometric operations that follow each other are one resampling (`resampling: once`; see `randaugment`), where
         torchvision resamples after each (`each`). torchvision turns a Pillow image into a tensor first, whose operations differ
         from Pillow's by a level, and at the border by more: there it fades to black, here it ends. Weights are whole numbers of
