@@ -43,7 +43,7 @@ SNOW = (
         (0.3, 0.3, 1.25, 0.65, 14, 12.0, 16),
     ),
 )
-CHUNK = 100_000  # pixels at a time: the numbers of a chunk stay in the cache
+CHUNK = 200_000  # pixels at a time: the numbers of a chunk stay in the cache
 
 
 @register("fog", kind="transform")
