@@ -70,28 +70,28 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
     x, like = planes(x), x
     out = torch.empty_like(x)
     hues, saturations = (table.to(x.device) for table in _hsv_tables())
-    shift = (turn.to(x.device, torch.float64) * 255).trunc().to(torch.int32).view(-1, 1, 1)
-    for part in parts(x):
-        red, green, blue = x[part].unbind(1)
+    shift = (turn.to(x.device, torch.float64) * 255).trunc().to(torch.int32).view(-1, 1, 1, 1)
+    # A channel is full within a sextant of its own angle, and gone from two sextants on; in 1/255 of a sextant.
+    shape = torch.tensor([[765.0, 510.0, 1020.0], [-1.0, 1.0, 1.0], [510.0, -255.0, -255.0]], device=x.device)
+    sextants, sides, starts = shape.view(3, 1, 3, 1, 1)
+    for part in parts(x, 2):
+        red, green, blue = (x[part, channel : channel + 1] for channel in range(3))
         value = torch.maximum(torch.maximum(red, green), blue)
-        spread = value - torch.minimum(torch.minimum(red, green), blue)
+        spread = (value - torch.minimum(torch.minimum(red, green), blue)).to(torch.int32)
         # Which channel is the largest, the first of equals, as bytes 1 and 0: comparisons are many times as slow.
-        not_red, not_green = (value - red).clamp_(max=1), (value - green).clamp_(max=1)
-        of_green = not_red * (1 - not_green)
-        of_blue = not_red * not_green
+        of_red, of_green = (1 - (value - channel).clamp_(max=1) for channel in (red, green))
+        of_green.mul_(1 - of_red)
+        of_blue = 1 - of_red - of_green
         red, green, blue = (channel.to(torch.int16) for channel in (red, green, blue))
-        ahead = (green - blue).mul_(1 - not_red).add_((blue - red).mul_(of_green)).add_((red - green).mul_(of_blue))
-        wide = spread.to(torch.int32)
-        index = (of_green + 2 * of_blue).to(torch.int32).mul_(256).add_(wide).mul_(512).add_(ahead).add_(256)
+        ahead = (green - blue).mul_(of_red).add_((blue - red).mul_(of_green)).add_((red - green).mul_(of_blue))
+        index = of_blue.mul_(2).add_(of_green).to(torch.int32).mul_(256).add_(spread).mul_(512).add_(ahead).add_(256)
         angle = hues.index_select(0, index.view(-1)).view(index.shape)
         angle = angle.to(torch.int32).add_(shift[part]).bitwise_and_(255).to(torch.float32).mul_(6.0)
-        vivid = saturations.index_select(0, wide.mul_(256).add_(value).view(-1)).view(wide.shape).to(torch.float32)
-        level = value.to(torch.float32)
+        vivid = saturations.index_select(0, spread.mul_(256).add_(value).view(-1)).view(spread.shape)
         # Whole numbers below 2^24 up to the division: exact; it is clear of halves by more than its error (all cases tried).
-        for channel, sextant, side in ((0, 765.0, -1.0), (1, 510.0, 1.0), (2, 1020.0, 1.0)):
-            lost = (angle - sextant).abs_().mul_(side).add_(-255.0 if side > 0 else 510.0).clamp_(0.0, 255.0)
-            lost.mul_(vivid).neg_().add_(TURN).mul_(level).mul_(1.0 / TURN).add_(0.5)
-            out[part, channel] = lost.to(torch.int32)
+        lost = (angle - sextants).abs_().mul_(sides).add_(starts).clamp_(0.0, 255.0)
+        lost.mul_(vivid.to(torch.float32).neg_()).add_(TURN).mul_(value.to(torch.float32)).mul_(1.0 / TURN).add_(0.5)
+        out[part] = lost.to(torch.int32)
     return laid_out_as(out, like)
 
 

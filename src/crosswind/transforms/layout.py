@@ -49,9 +49,12 @@ def laid_out_as(y: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-def parts(x: Tensor) -> Iterator[slice]:
-    """Slices of samples that are worked on one after the other, so that what is made on the way stays in the cache."""
-    size = max(1, CHUNK // max(1, x[0].numel())) if len(x) else 1
+def parts(x: Tensor, copies: int = 1) -> Iterator[slice]:
+    """Slices of samples that are worked on one after the other, so that what is made on the way stays in the cache.
+
+    The more `copies` of the values are alive at a time, the smaller the slices.
+    """
+    size = max(1, CHUNK // copies // max(1, x[0].numel())) if len(x) else 1
     for start in range(0, len(x), size):
         yield slice(start, start + size)
 
