@@ -112,6 +112,29 @@ def test_a_batch_has_room_for_every_environment(tmp_path: Path) -> None:
             assert execute(run.spec, tmp_path / "run", tmp_path / "checkpoint", lambda told: None)["status"] == "finished"
 
 
+def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(tmp_path: Path) -> None:
+    """Three inks and two noises are six environments; noise alone is two."""
+    noise = {
+        "name": "noise",
+        "transform": "gaussian-noise",
+        "values": {"clean": None, "noisy": {"severity": 3}},
+        "mode": "per-visit",
+    }
+    digits = {**STUDY["data"]["digits"], "attributes": ["ink", "noise"], "derive": noise}
+
+    def of(names: list[str], batch: int) -> Plan:
+        training = {**STUDY["training"], "steps": 4, "batch": batch}
+        methods = {"erm": {}, "deepcoral": {"environments": names}}
+        return planned(data={"digits": digits}, methods=methods, training=training, label_noise=0.0, seeds=1)
+
+    for number, (names, batch) in enumerate(((["noise"], 2), (["ink", "noise"], 6))):
+        run = next(run for run in of(names, batch).runs if run.labels["method"] == "deepcoral")
+        told = execute(run.spec, tmp_path / str(number), tmp_path / f"checkpoint{number}", lambda told: None)
+        assert told["status"] == "finished"
+    with pytest.raises(NeedsError, match="rows of each of the 6 environments, and training.batch is 5"):
+        of(["ink", "noise"], 5)
+
+
 def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
     from crosswind.data.dataset import AttributedDataset
     from crosswind.studies import plan as planning

@@ -22,6 +22,7 @@ class DrawCounts:
         self.study_cells: Cells = told["study_cells"]
         self.cells: Cells = told["train_cells"]  # without a derived attribute that is drawn at every visit
         self.counts: NDArray[np.int64] = told["train_counts"]
+        self.visits: NDArray[np.float64] = told["train_visits"]  # over the study's cells, what is drawn at every visit included
         self.train_rows: int = told["train_rows"]
         self.set_rows: Mapping[str, int] = told["sets"]
         self.warnings: list[str] = told["warnings"]
@@ -35,12 +36,14 @@ class DrawCounts:
         flat = self.counts.ravel()
         return {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
 
-    def together(self, names: Sequence[str] | None, with_label: bool) -> NDArray[np.int64]:
-        """Training rows by label (axis 0) and by the cells of the named attributes (axis 1); None is the default."""
+    def together(self, names: Sequence[str] | None, with_label: bool) -> NDArray[np.float64]:
+        """Training rows, of values drawn at every visit those expected, by label (axis 0) and by the cells of the named attributes
+        (axis 1); None is the default."""
         chosen = self.defaults[with_label] if names is None else names
-        axes = [self.cells.axis(name, "groups" if with_label else "environments") for name in chosen if name in self.cells.names]
-        other = tuple(axis for axis in range(1, len(self.cells.shape)) if axis not in axes)
-        return self.counts.sum(axis=other).reshape(self.cells.shape[0], -1)
+        axes = [self.study_cells.axis(name, "groups" if with_label else "environments") for name in chosen]
+        other = tuple(axis for axis in range(1, self.visits.ndim) if axis not in axes)
+        found: NDArray[np.float64] = self.visits.sum(axis=other).reshape(self.visits.shape[0], -1)
+        return found
 
     def count(self, names: Sequence[str] | None, with_label: bool) -> int:
         """How many groups (with the label) or environments (without) have training rows."""
@@ -68,7 +71,7 @@ class DrawCounts:
         return any(max(_fewer_errors(rows), _fewer_errors(rows.T)) > 0.8 for rows in tables)
 
 
-def _fewer_errors(rows: NDArray[np.int64]) -> float:
+def _fewer_errors(rows: NDArray[np.float64]) -> float:
     """Goodman and Kruskal's lambda: the share of wrong guesses of axis 0 by its commonest that knowing axis 1 spares."""
     wrong = rows.sum() - rows.sum(axis=1).max()
     spared = rows.max(axis=0).sum() - rows.sum(axis=1).max()

@@ -58,9 +58,10 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
 
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
     positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all
-    `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `groups`,
-    `environments`: the attributes that make them by default; `origins`: int64 [1 + supplements], training rows by weights and of
-    each supplement; `test_cells`: over `train_counts`, where the test law is positive, None where no test set is cut so.
+    `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`:
+    float64 of the shape of `study_cells`, the rows that one pass over the training set is expected to show; `groups`,
+    `environments`: the attributes that make them by default; `origins`: int64 [1 + supplements], training rows by weights and
+    of each supplement; `test_cells`: over `train_counts`, where the test law is positive, None where no test set is cut so.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -78,6 +79,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "study_cells": study.index.cells,
         "train_cells": parts["train"].cells,
         "train_counts": parts["train"].allotment.counts.sum(axis=0).reshape(parts["train"].cells.shape),
+        "train_visits": _visits(parts["train"], study.index),
         "groups": study.groups,
         "environments": study.environments,
         "origins": parts["train"].allotment.counts.sum(axis=1),
@@ -333,6 +335,18 @@ def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | N
                 field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values
             )
     return out
+
+
+def _visits(part: Part, index: CellIndex) -> NDArray[np.float64]:
+    counts = part.allotment.counts.astype(np.float64)
+    cells = index.cells
+    if part.cells is cells:
+        return counts.sum(axis=0).reshape(cells.shape)
+    form = part.allotment.form
+    laws = np.stack([form.weights, *(item.region.astype(np.float64) for item in form.supplements)])
+    laws = laws.reshape(len(counts), counts.shape[1], -1)
+    shares: NDArray[np.float64] = laws / np.maximum(laws.sum(axis=2, keepdims=True), np.finfo(float).tiny)
+    return (counts[:, :, None] * shares).sum(axis=0).reshape(cells.shape)
 
 
 def _visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:
