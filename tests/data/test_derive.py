@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from crosswind.core.errors import InputError
+from crosswind.core.registry import listing, load
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import (
     DerivedAttribute,
@@ -150,3 +152,28 @@ def test_a_certain_value_is_always_drawn_and_no_mass_is_refused() -> None:
     for law in ([[0.0, 0.0]], [[0.5, -0.5]], [[1.5, -0.5]]):
         with pytest.raises(ValueError, match="positive sum"):
             visit_values(np.array(law), np.arange(1), 0, 0)
+
+
+TRANSFORMS = [item.name for item in listing("transforms")]
+
+
+def test_there_are_transforms_to_derive_from() -> None:
+    assert len(TRANSFORMS) >= 30
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_every_transform_makes_values_of_an_attribute(name: str) -> None:
+    """Untouched, by default and at its strongest: each row has the same bits alone, in a batch and again; described as JSON."""
+    knob, strengths = load("transforms", name).strengths or ("", ())  # type: ignore[attr-defined]
+    settings = (None, {}, {knob: strengths[-1]} if strengths else {})
+    derived = DerivedAttribute("change", ("none", "some", "much"), name, settings)
+    dataset = derive(Digits().load(), derived)
+    json.dumps(derived.describe())
+    rows = np.arange(24)
+    found = evaluation_images(dataset, rows)
+    base = dataset.pixels(rows // 3)
+    assert found.shape == base.shape and found.dtype == np.uint8
+    assert np.array_equal(found[::3], base[::3])
+    assert any(not np.array_equal(found[row], base[row]) for row in rows[rows % 3 > 0])
+    for part in ([1], [23, 2, 14], [17, 17]):
+        assert np.array_equal(evaluation_images(dataset, np.array(part)), found[part])
