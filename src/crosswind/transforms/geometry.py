@@ -17,7 +17,7 @@ TRIES = 10
 CROP_DRAWS = 2 * TRIES + 2  # uniform numbers that one sample's crop takes
 CHUNK = 131_072  # pixels at a time: their coordinates stay in the cache
 BLENDED = 131_072  # the same where four pixels are blended
-CROPPED = 65_536  # and where they become floats
+CROPPED = 32_768  # and where they become floats
 ONE = 1 << 16  # a pixel's side in fixed point
 SHARES = 1 << 11  # in how many parts the way from one pixel to the next is divided
 
