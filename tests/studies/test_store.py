@@ -481,6 +481,30 @@ def test_a_store_that_a_kill_left_is_read_on_a_read_only_disk(index, tmp_path):
         assert len(store.results("study")) == 300
 
 
+@pytest.mark.parametrize("wal", [True, False], ids=["a kill left it", "closed"])
+def test_a_store_on_a_disk_full_to_the_last_block_is_read(wal, tmp_path):
+    """SQLite's index of the WAL finds no room then, and says "disk I/O error"."""
+    with Store.open(tmp_path / "out", create=True) as store:
+        store.add_plan("study", {}, {}, plan(300))
+        if not wal:
+            store.close()
+        shutil.copytree(store.out, tmp_path / "copy", ignore=shutil.ignore_patterns("*-shm"))
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=False).returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        shutil.copytree(tmp_path / "copy", disk / "out")
+        assert (disk / "out" / f"{FILE_NAME}-wal").exists() == wal
+        with contextlib.suppress(OSError), open(disk / "ballast", "wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 512)
+        with Store.open(disk / "out") as store:
+            assert store.counts("study")["total"] == 300 and len(store.results("study")) == 300
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
 def test_creating_on_a_read_only_disk_is_one_sentence(tmp_path):
     filled(tmp_path)
     with read_only(tmp_path):

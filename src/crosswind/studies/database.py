@@ -293,16 +293,21 @@ def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
     tried.append("mode=ro")
     if not beside.exists() or beside.stat().st_size == 0:
         tried.append("mode=ro&immutable=1")  # no room for that index, and no WAL either: the file is all there is
+    failed: sqlite3.OperationalError | None = None
     for options in tried:
         try:
             _connect(path, options).close()
         except sqlite3.OperationalError as error:
-            if "unable to open" not in str(error) and "readonly" not in str(error):
+            # No room for the index: in a folder that is read-only, or (an I/O error) on a disk that is full to the last block.
+            if not any(words in str(error) for words in ("unable to open", "readonly", "disk I/O error", "disk is full")):
                 raise
+            failed = error
         else:
             return partial(_connect, path, options), False
-    if not os.access(path, os.R_OK) or tried[-1].endswith("immutable=1"):
+    if not os.access(path, os.R_OK):
         raise StoreError(f"{path} cannot be opened: no permission to read it")
+    if failed is not None and tried[-1].endswith("immutable=1"):
+        raise failed
     # A WAL with content but no room for its index: read a copy of both.
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     with tempfile.TemporaryDirectory(prefix="crosswind-store-") as folder:
