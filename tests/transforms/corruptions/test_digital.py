@@ -59,17 +59,14 @@ def contrast(x: NDArray[np.float64], constant: float) -> NDArray[np.float64]:
 @pytest.mark.parametrize("table", ["imagenet", "cifar"])
 @pytest.mark.parametrize("definition", [brightness, saturate, contrast])
 def test_colours_by_the_definition_in_floats(definition: Callable[..., NDArray[np.float64]], table: str, severity: int) -> None:
-    """Truncated floats of skimage's HSV: different only where the float nearly is a whole number, and then by one level up.
-
-    Within 0.001 levels for contrast, which adds 1/1024, and 1e-4 for the other two.
-    """
+    """Truncated floats of skimage's HSV: different only within 1e-4 of a whole number, and then by one level up."""
     name = definition.__name__
     images = samples()
     found = pixels(load("transforms", name)(severity, table)(batch(images), NONE[:6]))
     exact = np.stack([np.clip(definition(item / 255.0, TABLES[name, table][severity - 1]), 0, 1) * 255 for item in images])
     off = found - np.floor(exact).astype(np.int64)
     assert set(np.unique(off)) <= {0, 1}
-    assert np.abs(exact - np.rint(exact))[off != 0].max(initial=0) < (1.1e-3 if name == "contrast" else 1e-4)
+    assert np.abs(exact - np.rint(exact))[off != 0].max(initial=0) < 1e-4
     assert (found - images).any()
 
 

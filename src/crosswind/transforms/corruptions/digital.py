@@ -65,8 +65,8 @@ class Contrast(Corruption):
     """Every channel drawn towards its own mean over the image.
 
     0.4, 0.3, 0.2, 0.1 or 0.05 of the difference is left at severity 1 to 5 (`constants` imagenet), or 0.75, 0.5, 0.4, 0.3, 0.15
-    (cifar). As in ImageNet-C, values are cut to whole grey levels downwards, here after adding 1/1024 of a level, so that what is
-    a whole number exactly is not missed by floats (the original may lose a level there). Nothing is random.
+    (cifar). As in ImageNet-C, values are cut to whole grey levels downwards; where the exact value is a whole number it stays that
+    one, which the original's floats may just miss. Nothing is random.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
@@ -81,7 +81,7 @@ class Contrast(Corruption):
         x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
         for part in _parts(x):
             pixels = x[part].to(kind)
-            kept = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).add_(2**-10).to(kind)
+            kept = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).to(kind)
             out[part] = pixels.mul_(left).add_(kept)
         return out
 
