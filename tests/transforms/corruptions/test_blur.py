@@ -328,7 +328,7 @@ def test_a_constant_image_stays_and_so_do_bits(kind: Any, table: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("size", [(28, 28), (29, 64), (61, 28), (1, 1), (2, 5)])
+@pytest.mark.parametrize("size", [(28, 28), (61, 29), (1, 1), (2, 5)])
 def test_sizes_channels_and_batches(kind: Any, size: tuple[int, int]) -> None:
     for channels in (1, 3):
         x = torch.randint(0, 256, (3, channels, *size), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)

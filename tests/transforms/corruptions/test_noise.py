@@ -150,7 +150,7 @@ def test_shot_noise_is_poissons_law_at_every_level(table: str, rates: tuple[int,
         assert np.abs(exact @ shown**2 - mean**2 - (counts / 65536 @ shown**2 - found**2)).max() < 1.5
 
 
-@pytest.mark.parametrize(("severity", "side"), [(1, 64), (5, 64), (1, 32), (5, 32)])
+@pytest.mark.parametrize(("severity", "side"), [(2, 64), (1, 32)])
 def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
     """All 256 levels, 12,288 draws each or more: chi-square over grey levels that 5 draws or more are expected at."""
     rate = (IMAGENET_RATE if side == 64 else CIFAR_RATE)[severity - 1]

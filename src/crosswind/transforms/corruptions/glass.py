@@ -43,12 +43,9 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
         looks = pixels.copy()
         looks[rows, columns] += (moves[..., 0] * width + moves[..., 1])[rows, columns]
         target = looks.ravel()
-        # Visited before in this pass: a later row, or further right in the same row, and inside the ranges.
-        visited = np.zeros((height, width), bool)
-        visited[rows, columns] = True
-        chained = (target > pixels.ravel()) & visited.ravel()[target]
-        # A pixel that is chained goes on from where it looks; the others stop.
-        ahead = np.where(chained, target, pixels.ravel())
+        # A later row, or further right in the same row, was visited before in this pass: there the look goes on. Pixels that stay
+        # as they are look at themselves.
+        ahead = np.where(target > pixels.ravel(), target, pixels.ravel())
         while True:
             further = ahead[ahead]
             if np.array_equal(further, ahead):

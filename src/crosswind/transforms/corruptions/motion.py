@@ -40,7 +40,7 @@ def smear(x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64], rou
     n, channels, height, width = x.shape
     steps = np.rint(weights * 2.0**BITS).astype(np.int64)
     steps[0] += (1 << BITS) - steps.sum()  # a constant image stays as it is
-    inside = np.logical_and.accumulate((np.abs(paths) < (height, width)).all(2), axis=1)
+    inside = (np.abs(paths) < (height, width)).all(2)  # and once outside, for ever
     used = inside * steps
     top, left = (int(side) for side in np.maximum(0, -paths[inside].min(0)))
     bottom, right = (int(side) for side in np.maximum(0, paths[inside].max(0)))
