@@ -78,6 +78,25 @@ def test_crops_of_levels_are_torchvisions_to_two(size: tuple[int, int], channels
     assert float((found.double() - resized_crop(x.double(), drawn, flip)).abs().max()) < 1.5
 
 
+def test_crops_of_levels_are_exact() -> None:
+    """Whole numbers: weights in 1/256 on each side, so levels in 1/65536, half of which is added before the fraction is cut."""
+
+    def taps(start: int, extent: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        place = np.floor(np.maximum((np.arange(size) + 0.5) * (extent / size) - 0.5, 0) * 256 + 0.5).astype(np.int64)
+        first = np.minimum(place // 256, extent - 1)
+        return start + first, start + np.minimum(first + 1, extent - 1), place - 256 * first
+
+    x, drawn = pictures(), boxes(32, (33, 29))
+    found = resized_crop(x, drawn, torch.zeros(32, dtype=torch.bool)).numpy()
+    for i, (top, left, h, w) in enumerate(drawn.tolist()):
+        levels = x[i].numpy().astype(np.int64)
+        near, far, share = taps(top, h, 33)
+        levels = levels[:, near] * (256 - share)[:, None] + levels[:, far] * share[:, None]
+        near, far, share = taps(left, w, 29)
+        levels = levels[:, :, near] * (256 - share) + levels[:, :, far] * share
+        assert np.array_equal(found[i], (levels + 32768) >> 16)
+
+
 def test_crops_of_levels_have_the_same_bits_in_any_batch_and_layout() -> None:
     x, drawn = pictures(), boxes(32, (33, 29))
 
