@@ -53,7 +53,7 @@ def test_keep_on_a_derived_attribute_keeps_its_settings() -> None:
     kept = derive(small(), NOISE).keep({"noise": ["strong", "clean"], "color": ["red"]})
     assert kept.derived is not None
     assert kept.derived.values == ("strong", "clean")
-    assert kept.derived.settings == ({"severity": 5, "constants": "auto"}, None)
+    assert kept.derived.settings == ({"severity": 5, "constants": "auto", "jpeg_quality": None}, None)
     assert (kept.n_base, kept.n_rows) == (2, 4)
 
 

@@ -57,6 +57,7 @@ def test_from_python(example: ModuleType, capsys: pytest.CaptureFixture[str]) ->
 
 
 @of("own_data")
+@pytest.mark.slow
 def test_own_data(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = example.main(tmp_path)
     assert (results.summary.finished, results.summary.failed) == (8, 0)
@@ -68,6 +69,7 @@ def test_own_data(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @of("own_method")
+@pytest.mark.slow
 def test_own_method(example: ModuleType, tmp_path: Path) -> None:
     import torch
 

@@ -162,6 +162,7 @@ def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
         assert not set(keys) & {run.key for run in planned(**change).runs}, change
 
 
+@pytest.mark.slow
 def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
     plan = planned(label_noise=0.2)
     one = finish(tmp_path / "one", plan, Pool(JOB, 1))
