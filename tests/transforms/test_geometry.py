@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torchvision.transforms import functional as theirs
 
 from crosswind.core.seeds import hash64
 from crosswind.transforms.draws import uniforms
-from crosswind.transforms.geometry import CROP_DRAWS, crop_boxes, resized_crop
+from crosswind.transforms.geometry import CROP_DRAWS, _cropped_levels, crop_boxes, resized_crop
 
 RATIO = (3 / 4, 4 / 3)
 
@@ -22,63 +23,36 @@ def boxes(n: int, size: tuple[int, int], scale: float = 0.08, ratio: tuple[float
     return crop_boxes(uniforms(hash64(np.arange(n), 5), CROP_DRAWS), size, (scale, 1.0), ratio)
 
 
-@pytest.mark.parametrize(("height", "width"), [(32, 32), (40, 28), (8, 8), (33, 47)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_crops_are_torchvisions(height: int, width: int, dtype: torch.dtype) -> None:
-    """`resized_crop` and `hflip` of torchvision, image by image with the same box; 1e-5 in float32, 1e-12 in float64."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(64, 3, height, width, generator=generator, dtype=dtype) * 2 - 1
-    drawn, flip = boxes(64, (height, width)), torch.arange(64) % 3 == 0
-    drawn[0], drawn[1] = torch.tensor([0, 0, 1, 1]), torch.tensor([height - 1, width - 2, 1, 2])
-    found = resized_crop(x, drawn, flip)
-    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-    for i in range(64):
-        top, left, h, w = drawn[i].tolist()
-        for antialias in (True, False):  # the same, since nothing is made smaller
-            expected = theirs.resized_crop(x[i : i + 1], top, left, h, w, [height, width], antialias=antialias)
-            expected = theirs.hflip(expected) if flip[i] else expected
-            assert float((found[i] - expected[0]).abs().max()) < tolerance
-    assert float((found - x).abs().max()) > 0.1
-
-
 def test_one_row_of_pixels_by_hand() -> None:
     """Pixels 0 8 16 24, the box 8 16, to 4 pixels: sources -1/4 -> 0, 1/4, 3/4, 5/4 -> 1 give 8 10 14 16; mirrored 16 14 10 8."""
-    x = torch.tensor([0.0, 8.0, 16.0, 24.0]).view(1, 1, 1, 4).repeat(2, 1, 1, 1)
+    x = torch.tensor([0, 8, 16, 24], dtype=torch.uint8).view(1, 1, 1, 4).repeat(2, 1, 1, 1)
     found = resized_crop(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True]))
     assert found.flatten(1).tolist() == [[8, 10, 14, 16], [16, 14, 10, 8]]
-
-
-def test_the_whole_image_gives_the_same_bits_in_either_layout() -> None:
-    x = torch.rand(5, 3, 9, 7, generator=torch.Generator().manual_seed(0))
-    whole, still = torch.tensor([[0, 0, 9, 7]] * 5), torch.zeros(5, dtype=torch.bool)
-    last = x.contiguous(memory_format=torch.channels_last)
-    for given, layout in ((x, torch.contiguous_format), (last, torch.channels_last)):
-        found = resized_crop(given, whole, still)
-        assert torch.equal(found, x) and found.is_contiguous(memory_format=layout)
-        assert torch.equal(resized_crop(given, whole, ~still), x.flip(3))
-    drawn = boxes(5, (9, 7))
-    assert torch.equal(resized_crop(x, drawn, still), resized_crop(last, drawn, still))
-    assert torch.equal(resized_crop(x, drawn, still)[3:4], resized_crop(x[3:4], drawn[3:4], still[:1]))
+    assert torch.equal(_cropped_levels(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True])), found)
 
 
 @pytest.mark.parametrize("size", [(28, 28), (31, 45), (64, 64), (45, 28)], ids=str)
 @pytest.mark.parametrize("channels", [1, 3])
-def test_crops_of_levels_are_torchvisions_to_two(size: tuple[int, int], channels: int) -> None:
-    """Pillow rounds after each side, here it is once: of photographs a quarter of the values differ, by one; 1 in 1,000 by two."""
+def test_crops_are_torchvisions(size: tuple[int, int], channels: int) -> None:
+    """`resized_crop` and `hflip` of torchvision on Pillow images: the very levels at 64 pixels, elsewhere but for one in a hundred.
+
+    Other devices round once: a quarter of the values may differ.
+    """
     x = pictures(channels, *size, 48)[:43]
     drawn, flip = boxes(43, size), torch.arange(43) % 3 == 0
-    found = resized_crop(x, drawn, flip)
+    drawn[0], drawn[1] = torch.tensor([0, 0, 1, 1]), torch.tensor([size[0] - 1, size[1] - 2, 1, 2])
     expected = []
     for i in range(43):
         one = theirs.resized_crop(image(x[i]), *drawn[i].tolist(), size=list(size))
-        expected.append(tensor(theirs.hflip(one) if flip[i] else one).int())
-    difference = (found.int() - torch.stack(expected)).abs()
+        expected.append(tensor(theirs.hflip(one) if flip[i] else one))
+    difference = (resized_crop(x, drawn, flip).int() - torch.stack(expected).int()).abs()
+    assert difference.max() <= (0 if size == (64, 64) else 2)
+    assert (difference > 0).double().mean() < 0.015 and (difference > 1).double().mean() < 1e-4
+    difference = (_cropped_levels(x, drawn, flip).int() - torch.stack(expected).int()).abs()
     assert difference.max() <= 2 and (difference > 1).double().mean() < 1e-3 and 0 < (difference > 0).double().mean() < 0.25
-    # Beside the same on floats: half a level of rounding, and what 1/512 pixel may change.
-    assert float((found.double() - resized_crop(x.double(), drawn, flip)).abs().max()) < 1.5
 
 
-def test_crops_of_levels_are_exact() -> None:
+def test_crops_of_a_batch_at_a_time_are_exact() -> None:
     """Whole numbers: weights in 1/256 on each side, so levels in 1/65536, half of which is added before the fraction is cut."""
 
     def taps(start: int, extent: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,7 +61,7 @@ def test_crops_of_levels_are_exact() -> None:
         return start + first, start + np.minimum(first + 1, extent - 1), place - 256 * first
 
     x, drawn = pictures(), boxes(32, (33, 29))
-    found = resized_crop(x, drawn, torch.zeros(32, dtype=torch.bool)).numpy()
+    found = _cropped_levels(x, drawn, torch.zeros(32, dtype=torch.bool)).numpy()
     for i, (top, left, h, w) in enumerate(drawn.tolist()):
         levels = x[i].numpy().astype(np.int64)
         near, far, share = taps(top, h, 33)
@@ -97,16 +71,18 @@ def test_crops_of_levels_are_exact() -> None:
         assert np.array_equal(found[i], (levels + 32768) >> 16)
 
 
-def test_crops_of_levels_have_the_same_bits_in_any_batch_and_layout() -> None:
-    x, drawn = pictures(), boxes(32, (33, 29))
+@pytest.mark.parametrize("crop", [resized_crop, _cropped_levels])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_crops_have_the_same_bits_in_any_batch_and_layout(crop: Any, channels: int) -> None:
+    x, drawn = pictures(channels), boxes(32, (33, 29))
 
     def change(images: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        return resized_crop(images, drawn[torch.from_numpy(rows)], torch.from_numpy(rows % 2 == 0))
+        return crop(images, drawn[torch.from_numpy(rows)], torch.from_numpy(rows % 2 == 0))
 
     assert_same_bits(change, x)
     whole = torch.tensor([[0, 0, 33, 29]] * 32)
-    assert torch.equal(resized_crop(x, whole, torch.zeros(32, dtype=torch.bool)), x)
-    assert torch.equal(resized_crop(x, whole, torch.ones(32, dtype=torch.bool)), x.flip(3))
+    assert torch.equal(crop(x, whole, torch.zeros(32, dtype=torch.bool)), x)
+    assert torch.equal(crop(x, whole, torch.ones(32, dtype=torch.bool)), x.flip(3))
 
 
 @pytest.mark.parametrize(("size", "scale"), [((32, 32), 0.08), ((64, 48), 0.3)])

@@ -28,8 +28,8 @@ class ImageNet(Method):
     Knobs: scale 0.08, the ImageNet recipe's and that of the controlled data sets in Jeon et al. 2025; 0.3 for their real ones.
         flip 0.5. jitter 0.4. The grids are those two values of scale; nothing else was searched.
     Limits: at scale 1, flip 0 and jitter 0 it is "erm" (for images whose sides are as 4 to 3 at most; longer ones are cropped).
-    Deviations: crop and flip are one resampling, rounded once, where Pillow's rounds after each side. Parameters are drawn in steps
-        of 1/65536, by row and visit: the same row has the same picture at a visit whatever the batch it falls into.
+    Deviations: parameters are drawn in steps of 1/65536, by row and visit: the same row has the same picture at a visit whatever
+        the batch it falls into.
     Reference:
         @inproceedings{he2016deep, title={Deep Residual Learning for Image Recognition}, author={He, Kaiming and Zhang, Xiangyu
         and Ren, Shaoqing and Sun, Jian}, booktitle={CVPR}, year={2016}}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.transforms.boxes import shapes
+from crosswind.transforms.layout import is_channels_last, laid_out_as, planes
 
 __all__ = ["CROP_DRAWS", "affine", "crop_boxes", "resized_crop"]
 
@@ -20,6 +21,7 @@ BLENDED = 131_072  # the same where four pixels are blended
 CROPPED = 32_768  # and where they become floats
 ONE = 1 << 16  # a pixel's side in fixed point
 SHARES = 1 << 11  # in how many parts the way from one pixel to the next is divided
+_LAST = torch.empty(1, 2, 2, 2).contiguous(memory_format=torch.channels_last)
 
 
 def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nearest") -> Tensor:
@@ -231,39 +233,41 @@ def crop_boxes(draws: Tensor, size: tuple[int, int], scale: tuple[float, float],
 
 
 def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
-    """Every image's box, resized to the image's own size and mirrored left to right where `flip`: one bilinear resampling.
+    """Every image's box, resized to the image's own size and mirrored left to right where `flip`: bilinear, as Pillow's.
 
-    `x` uint8, or float of any values, [n, c, h, w]; `boxes` int64 [n, 4]: top, left, height, width; `flip` bool [n]. Nothing is
-    averaged, since a box is never larger than what it is resized to; half-pixel centres, the box's own edge continued. The memory
-    layout of `x` is kept. A box that is the whole image gives the same bits.
+    `x` uint8 [n, c, h, w]; `boxes` int64 [n, 4]: top, left, height, width; `flip` bool [n]. Nothing is averaged, since a box is
+    never larger than what it is resized to; half-pixel centres, the box's own edge continued. The memory layout of `x` is kept. A
+    box that is the whole image gives the same bits.
 
-    Levels of uint8 are rounded once, to the nearest, and their places lie on a grid of 1/256 pixel: every step is then exact in
-    float32, so the bits are the same in any batch, layout and device.
+    On the CPU the levels are Pillow's, thus those of torchvision's `resized_crop` on Pillow images: all of them where a side is a
+    power of two or three of them, else but for one in a hundred, where torch's places in single precision lie a hair off. On
+    other devices they are rounded once instead of after either side, on a grid of 1/256 pixel: a quarter may differ, by at most 2.
     """
-    if x.dtype == torch.uint8:
-        return _cropped_levels(x, boxes, flip)
-    n, channels, height, width = x.shape
-    top, left, h, w = boxes.unbind(1)
-    upper, lower, down = _taps(top, h, height)
-    nearer, farther, across = (part.where(~flip[:, None], part.flip(1)) for part in _taps(left, w, width))
-    layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-    # One side, then the other: what is gathered each time are whole lines that lie in one piece.
-    base = torch.arange(n, device=x.device)[:, None]
-    lines = x.permute(0, 2, 3, 1).reshape(n * height, width * channels)
-    lines = _between(lines, base * height + upper, base * height + lower, down)
-    lines = lines.view(n, height, width, channels).transpose(1, 2).reshape(n * width, height * channels)
-    lines = _between(lines, base * width + nearer, base * width + farther, across)
-    return lines.view(n, width, height, channels).permute(0, 3, 2, 1).contiguous(memory_format=layout)
+    return _by_image(x, boxes, flip) if x.device.type == "cpu" else _cropped_levels(x, boxes, flip)
+
+
+def _by_image(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
+    # torch's own kernel for bytes takes one image with channels last in less time than a batch takes in several passes.
+    size = list(x.shape[2:])
+    given = laid_out_as(x.contiguous(), _LAST) if x.shape[1] > 1 and not is_channels_last(x) else x
+    out = torch.empty_like(given)
+    for i, ((top, left, h, w), mirrored) in enumerate(zip(boxes.tolist(), flip.tolist(), strict=True)):
+        box = given[i : i + 1, :, top : top + h, left : left + w]
+        # Where nothing is made smaller, antialiasing changes nothing; this kernel has Pillow's whole numbers.
+        resized = torch.ops.aten._upsample_bilinear2d_aa(box, size, False)[0]
+        out[i] = resized.flip(2) if mirrored else resized
+    return planes(out) if given is not x else out
 
 
 def _cropped_levels(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
+    """The same for a whole batch at a time; every step is exact in float32, so the bits are the same in any batch and layout."""
     n, channels, height, width = x.shape
     last = channels > 1 and x.is_contiguous(memory_format=torch.channels_last)
     x = x if last else x.contiguous()
     top, left, h, w = boxes.to(x.device).unbind(1)
     flip = flip.to(x.device)[:, None]
-    upper, lower, down = _taps(top, h, height, 256)
-    nearer, farther, across = (part.where(~flip, part.flip(1)) for part in _taps(left, w, width, 256))
+    upper, lower, down = _taps(top, h, height)
+    nearer, farther, across = (part.where(~flip, part.flip(1)) for part in _taps(left, w, width))
     down, across = down.float()[:, None, :, None], across.float()[:, None, :, None]
     size = max(1, min(n, CROPPED // max(1, height * width)))
     planes = torch.arange(size * channels, device=x.device).view(size, channels, 1)
@@ -292,20 +296,13 @@ def _cropped_levels(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     return out
 
 
-def _taps(start: Tensor, extent: Tensor, size: int, parts: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def _taps(start: Tensor, extent: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """For `size` outputs along one side [n, size]: the two inputs that each lies between, and how far it is from the first.
 
-    The distance is float64; in whole `parts` of a pixel, where there are any.
+    The distance is float64, in whole 256ths of a pixel.
     """
     place = (torch.arange(size, device=start.device) + 0.5) * (extent[:, None].double() / size) - 0.5
-    place = place.clamp(min=0.0)
-    if parts:
-        place = place.mul(parts).add(0.5).floor().div(parts)
+    place = place.clamp(min=0.0).mul(256).add(0.5).floor().div(256)
     first = place.long().minimum(extent[:, None] - 1)
     second = (first + 1).minimum(extent[:, None] - 1)
     return start[:, None] + first, start[:, None] + second, place - first
-
-
-def _between(table: Tensor, first: Tensor, second: Tensor, share: Tensor) -> Tensor:
-    left, right = table.index_select(0, first.reshape(-1)), table.index_select(0, second.reshape(-1))
-    return left.lerp_(right, share.to(table.dtype).reshape(-1, 1))
