@@ -14,7 +14,7 @@ from torchvision.transforms import functional as theirs
 
 from crosswind.core.seeds import hash64
 from crosswind.transforms.draws import uniforms
-from crosswind.transforms.geometry import CROP_DRAWS, _cropped_levels, crop_boxes, resized_crop
+from crosswind.transforms.geometry import CROP_DRAWS, _by_image, _cropped_levels, crop_boxes, resized_crop
 
 RATIO = (3 / 4, 4 / 3)
 
@@ -34,9 +34,9 @@ def test_one_row_of_pixels_by_hand() -> None:
 @pytest.mark.parametrize("size", [(28, 28), (31, 45), (64, 64), (45, 28)], ids=str)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_crops_are_torchvisions(size: tuple[int, int], channels: int) -> None:
-    """`resized_crop` and `hflip` of torchvision on Pillow images: the very levels at 64 pixels, elsewhere but for one in a hundred.
+    """`resized_crop` and `hflip` of torchvision on Pillow images: in colour the levels at 64 pixels, else but for 1 in 100.
 
-    Other devices round once: a quarter of the values may differ.
+    Grey images and other devices are rounded once: a quarter of the values may differ.
     """
     x = pictures(channels, *size, 48)[:43]
     drawn, flip = boxes(43, size), torch.arange(43) % 3 == 0
@@ -45,7 +45,9 @@ def test_crops_are_torchvisions(size: tuple[int, int], channels: int) -> None:
     for i in range(43):
         one = theirs.resized_crop(image(x[i]), *drawn[i].tolist(), size=list(size))
         expected.append(tensor(theirs.hflip(one) if flip[i] else one))
-    difference = (resized_crop(x, drawn, flip).int() - torch.stack(expected).int()).abs()
+    if channels == 1:
+        assert torch.equal(resized_crop(x, drawn, flip), _cropped_levels(x, drawn, flip))
+    difference = (_by_image(x, drawn, flip).int() - torch.stack(expected).int()).abs()
     assert difference.max() <= (0 if size == (64, 64) else 2)
     assert (difference > 0).double().mean() < 0.015 and (difference > 1).double().mean() < 1e-4
     difference = (_cropped_levels(x, drawn, flip).int() - torch.stack(expected).int()).abs()

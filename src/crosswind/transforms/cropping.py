@@ -47,8 +47,9 @@ class FlipCrop(_Crop):
     """A box of random size and shape, resized to the whole image, mirrored left to right half of the time.
 
     The box's share of the area is uniform in [scale, 1], the logarithm of width / height in those of [narrowest, widest]; one that
-    does not fit is drawn again, ten times at most. On the CPU the levels of torchvision's `resized_crop` on Pillow images
-    but for one in a hundred; on other devices rounded once instead of twice (a fifth of them differ, by one nearly always).
+    does not fit is drawn again, ten times at most. Colour images on the CPU get the levels of torchvision's `resized_crop`
+    on Pillow images but for one in a hundred; grey ones, and other devices, are rounded once instead of twice (a fifth of the
+    levels differ, by one nearly always).
     Reference: Szegedy et al., Going Deeper with Convolutions, CVPR 2015, section 6; as in torchvision's RandomResizedCrop.
     """
 

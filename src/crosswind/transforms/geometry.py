@@ -239,17 +239,20 @@ def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     never larger than what it is resized to; half-pixel centres, the box's own edge continued. The memory layout of `x` is kept. A
     box that is the whole image gives the same bits.
 
-    On the CPU the levels are Pillow's, thus those of torchvision's `resized_crop` on Pillow images: all of them where a side is a
-    power of two or three of them, else but for one in a hundred, where torch's places in single precision lie a hair off. On
-    other devices they are rounded once instead of after either side, on a grid of 1/256 pixel: a quarter may differ, by at most 2.
+    Colour images on the CPU get Pillow's levels, thus those of torchvision's `resized_crop` on Pillow images: all of them where a
+    side is a power of two or three of them, else but for one in a hundred, where torch's places in single precision lie a hair
+    off. Grey images and other devices are rounded once instead of after either side, on a grid of 1/256 pixel: a quarter of the
+    levels may differ, by at most 2.
     """
-    return _by_image(x, boxes, flip) if x.device.type == "cpu" else _cropped_levels(x, boxes, flip)
+    coloured = x.shape[1] == 3
+    return _by_image(x, boxes, flip) if coloured and x.device.type == "cpu" else _cropped_levels(x, boxes, flip)
 
 
 def _by_image(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
-    # torch's own kernel for bytes takes one image with channels last in less time than a batch takes in several passes.
+    # For a colour image with channels last torch's own kernel for bytes takes less time than the passes of a batch take for it; for
+    # a grey one it is slower.
     size = list(x.shape[2:])
-    given = laid_out_as(x.contiguous(), _LAST) if x.shape[1] > 1 and not is_channels_last(x) else x
+    given = x if is_channels_last(x) else laid_out_as(x.contiguous(), _LAST)
     out = torch.empty_like(given)
     for i, ((top, left, h, w), mirrored) in enumerate(zip(boxes.tolist(), flip.tolist(), strict=True)):
         box = given[i : i + 1, :, top : top + h, left : left + w]
