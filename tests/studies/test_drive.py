@@ -293,7 +293,15 @@ def test_a_signal_ends_a_study_cleanly(number, workers, tmp_path):
     assert summary.finished == 14
 
 
-def test_an_interrupt_in_a_run_of_this_process_gives_it_back(tmp_path):
+@pytest.fixture
+def interruptible():
+    """A program started in the background by a shell ignores SIGINT, and what it starts inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_in_a_run_of_this_process_gives_it_back(interruptible, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         done(tmp_path / "out", [planned("a"), planned("i", does="interrupt"), planned("b")])
     with Store.open(tmp_path / "out") as store:
