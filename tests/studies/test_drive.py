@@ -275,8 +275,16 @@ def workers_in(log_file):
     return {int(line.split()[2]) for line in lines}
 
 
+@pytest.fixture
+def interruptible():
+    """A program started in the background by a shell ignores SIGINT, and what it starts inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
-def test_a_signal_ends_a_study_cleanly(number, workers, tmp_path):
+def test_a_signal_ends_a_study_cleanly(interruptible, number, workers, tmp_path):
     out, log_file = tmp_path / "out", tmp_path / "log"
     process = start(out, log_file, workers)
     until(lambda: sum(words(log_file).values()) > 6)
@@ -291,14 +299,6 @@ def test_a_signal_ends_a_study_cleanly(number, workers, tmp_path):
     assert not any(process_start(pid) for pid in workers_in(log_file))
     summary, _ = done(out, graph(log_file), 2)
     assert summary.finished == 14
-
-
-@pytest.fixture
-def interruptible():
-    """A program started in the background by a shell ignores SIGINT, and what it starts inherits that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_in_a_run_of_this_process_gives_it_back(interruptible, tmp_path):
