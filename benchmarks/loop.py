@@ -4,9 +4,9 @@
 
 For each model, alternately in one process on one thread, CPU time: a step of the loop (ERM); the bare step, which is forward pass,
 cross-entropy, backward pass and the same fused optimiser on one batch that lies ready; and the loader's batch without and with
-RandAugment (2, 9). Overhead: loop / bare - 1. Share of RandAugment: the difference of the two batches / (loop + that). Then batches of 128 normalised images of 32
-pixels: the loop's loader beside torch's DataLoader over Pillow images with ToTensor and Normalize, both in this process. Medians
-and ranges.
+RandAugment (2, 9). Overhead: loop / bare - 1. Share of RandAugment: the difference of the two batches / (loop + that). Then
+batches of 128 normalised images of 32 pixels: the loop's loader beside torch's DataLoader over Pillow images with ToTensor and
+Normalize, both in this process. Medians and ranges.
 """
 
 from __future__ import annotations
