@@ -134,6 +134,7 @@ def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
         assert done.stderr.strip().splitlines()[-1] == "0 []", (command, done.stderr)
 
 
+@pytest.mark.slow
 def test_the_readme_python_runs(tmp_path: Path, capsys: Any) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
