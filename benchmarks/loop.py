@@ -19,17 +19,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from PIL import Image
-from step import BATCH, ROWS, SIDES, Rows
+from step import BATCH, ROWS, SIDES, Rows, loop_of
 from torchvision import transforms
 
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.methods.base import Info
-from crosswind.methods.erm import ERM
-from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.loader import TrainingRows
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
+from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.policies.randaugment import RandAugment
 
 GOALS = {"small-cnn": (0.10, 0.18), "resnet18": (0.03, 0.03)}
@@ -47,44 +44,22 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
     return data, Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
 
 
-def loop_of(name: str) -> tuple[Step, RunTools]:
-    """A step of the loop, and what it works on."""
-    side = SIDES[name]
-    data, rows = data_of(side)
-    settings, method = TrainingSettings(batch=BATCH), ERM()
-    loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
-    images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = RunTools(method, Info((3, side, side), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
-    stage = method.stage(0, tools)
-    assert stage is not None
-    tools.begin(stage, fresh=False)
-    tools.train()
-    logged = []
-
-    def step(number: int) -> None:
-        tools.batch = loader.batch(number, 10_000)
-        torch.default_generator.manual_seed(number)
-        logged.append(method.update(tools, tools.batch).total.detach())
-
-    step(0)
-    return step, tools
-
-
 def bare_of(name: str) -> Step:
     """Forward, backward and optimiser alone."""
-    _, tools = loop_of(name)
+    step, tools = loop_of(name, *data_of(SIDES[name]))
+    step(0)
     assert tools.batch is not None
     model, x, y = tools.modules["model"], tools.batch.x, tools.batch.y
     parameters = list(model.parameters())
     optimiser = torch.optim.Adam(parameters, lr=1e-3, fused=True)
 
-    def step(_: int) -> None:
+    def bare(_: int) -> None:
         for parameter in parameters:
             parameter.grad = None
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimiser.step()
 
-    return step
+    return bare
 
 
 def batch_of(name: str, augmented: bool) -> Step:
@@ -151,7 +126,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     for name in options.models.split(","):
-        sides = [loop_of(name)[0], bare_of(name), batch_of(name, False), batch_of(name, True)]
+        sides = [loop_of(name, *data_of(SIDES[name]))[0], bare_of(name), batch_of(name, False), batch_of(name, True)]
         loop, bare, batch, augmented = rounds_of(sides, options.rounds, options.steps)
         over = [a / b - 1 for a, b in zip(loop, bare, strict=True)]
         share = [(b - a) / (whole + b - a) for whole, a, b in zip(loop, batch, augmented, strict=True)]

@@ -45,7 +45,8 @@ class Rows:
     visit_step: tuple[int, int] = (0, 0)
 
 
-def ours(name: str, data: AttributedDataset, rows: Rows, precision: str) -> Callable[[int], None]:
+def loop_of(name: str, data: AttributedDataset, rows: Rows, precision: str = "fp32") -> tuple[Callable[[int], None], RunTools]:
+    """A step of the loop, and what it works on."""
     settings = TrainingSettings(batch=BATCH, precision=precision)
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
     side = SIDES[name]
@@ -63,7 +64,7 @@ def ours(name: str, data: AttributedDataset, rows: Rows, precision: str) -> Call
         torch.default_generator.manual_seed(number)
         logged.append(method.update(tools, tools.batch).total.detach())
 
-    return step
+    return step, tools
 
 
 def plain(name: str, data: AttributedDataset, rows: Rows) -> Callable[[int], None]:
@@ -112,7 +113,7 @@ def main() -> None:
         table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
         data = AttributedDataset("noise", table, lambda asked, kept=kept: kept[asked], (side, side, 3))
         rows = Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
-        sides = [plain(name, data, rows), ours(name, data, rows, "fp32"), ours(name, data, rows, "bf16")]
+        sides = [plain(name, data, rows), loop_of(name, data, rows)[0], loop_of(name, data, rows, "bf16")[0]]
         for step in sides:
             timed(step, 0, 2)
         rounds = [[timed(step, 2 + turn * options.steps, options.steps) for step in sides] for turn in range(options.rounds)]
