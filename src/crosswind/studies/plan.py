@@ -10,26 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from crosswind.core.errors import InputError, NeedsError, unknown
-from crosswind.core.registry import facts, listing
+from crosswind.core.errors import InputError, unknown
 from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models.form import check_form
 from crosswind.shifts.split import plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.counting import DrawCounts, matching_of
+from crosswind.studies.demands import check_forms, check_lengths, check_models, check_needs, doubts
 from crosswind.studies.expand import check_distinct, runs_of, without_paths
 from crosswind.studies.spec import DataSpec, SetSpec, Study
 from crosswind.training.selection import RULES
-from crosswind.training.settings import TrainingSettings, check_switches
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
 
-Shape: TypeAlias = tuple[int, int, int]  # height, width and channels of images
 
 FORMAT = 1
 DRAWS = ("equal", "all")
@@ -120,7 +117,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         _check_selection(study, point, counts)
         _check_shapes(used, point.data)
         shape = used[point.data].image_shape
-        _check_forms(models, shape, point)
+        check_forms(models, shape, point)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
@@ -130,10 +127,10 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for method in here.values():
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
-            _check_needs(method, {**split, **own[method.label]}, counts, point.title)
-            _check_models(method, models, shape, point.title)
-            _check_lengths(method, counts.train_rows, point.title)
-            for text in _doubts(method, {**split, **own[method.label]}, counts):
+            check_needs(method, {**split, **own[method.label]}, counts, point.title)
+            check_models(method, models, shape, point.title)
+            check_lengths(method, counts.train_rows, point.title)
+            for text in doubts(method, {**split, **own[method.label]}, counts):
                 warnings.setdefault(text, []).append(point.title)
         common = {
             "format": FORMAT,
@@ -331,78 +328,3 @@ def _check_shapes(used: Mapping[str, AttributedDataset], main: str) -> None:
                 f"data.{name}.options.size",
                 f"images of {theirs[0]} x {theirs[1]} cannot be tested by a model trained on the {ours[0]} x {ours[1]} of {main!r}",
             )
-
-
-# -- needs ------------------------------------------------------------------------------------------------------------------
-
-
-def _check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts, title: str) -> None:
-    needs = method.facts.needs
-    if needs is None:
-        return
-    where = f"methods.{method.label} ({title})"
-    if needs.groups:
-        have = counts.count(split["groups"], with_label=True)
-        if have < 2:
-            raise NeedsError(f"{where}: needs at least two groups with training rows, and there is {have}")
-    have = counts.count(split["environments"], with_label=False)
-    if needs.environments and have < 2:
-        raise NeedsError(
-            f"{where}: needs at least two environments with training rows, and there is {have}; "
-            f"name others with 'environments' (valid: {', '.join(split['attributes'])})"
-        )
-    least = min(training["batch"] for _, _, training in method.points)
-    if needs.sampler == "per-environment" and least < have:
-        raise NeedsError(
-            f"{where}: a batch holds rows of each of the {have} environments, and training.batch is {least}; "
-            "make it larger, or name other 'environments'"
-        )
-
-
-def _check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], shape: Shape | None, title: str) -> None:
-    """Refuse a method on a model or on images that it cannot work with. What a model does not declare is not held against it."""
-    needs = method.facts.needs
-    if needs is None:
-        return
-    if needs.channels and shape is not None and shape[2] not in needs.channels:
-        many = " or ".join(str(number) for number in needs.channels)
-        raise NeedsError(f"methods.{method.label} ({title}): needs images of {many} channels, and these have {shape[2]}")
-    for label, model in models.items():
-        form = facts("models", model["name"]).built
-        norm = "" if form is None else form.norm_of(model["knobs"])
-        if method.on(label) and needs.norm and norm and norm != needs.norm:
-            fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
-            raise InputError(
-                f"methods.{method.label}",
-                f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
-                f"name the models that it is run with in methods.{method.label}.models, or take another model",
-                fitting,
-            )
-
-
-def _check_forms(models: Mapping[str, dict[str, Any]], shape: Shape | None, point: Point) -> None:
-    """Refuse a model that cannot be built for the images of a data set."""
-    if shape is None:
-        return
-    for label, model in models.items():
-        form = facts("models", model["name"]).built
-        try:
-            check_form(form, model["knobs"], (shape[2], shape[0], shape[1]), f"models.{label}", model["name"])
-        except InputError as error:
-            raise InputError(error.field, f"{error.problem} (data.{point.data})", error.choices) from None
-
-
-def _doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:
-    needs = method.facts.needs
-    if needs is None or not needs.environments or not counts.environment_is_class(split["environments"]):
-        return []
-    tied = "here they and the classes nearly tell each other, so aligning them erases the label"
-    return [f"{method.label} aligns environments, but {tied}"]
-
-
-def _check_lengths(method: MethodEntry, rows: int, title: str) -> None:
-    """Refuse a switch that no step reaches: the method would silently be another one."""
-    if method.facts.needs is not None:
-        for _, knobs, training in method.points:
-            longest = TrainingSettings(**training).longest(rows)
-            check_switches(method.facts.needs, knobs, longest, f"methods.{method.label} ({title})")

@@ -1,0 +1,91 @@
+"""What methods and models demand of the rows, images and steps of a run, refused at planning where they are not met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from crosswind.core.errors import InputError, NeedsError
+from crosswind.core.registry import facts, listing
+from crosswind.models.form import check_form
+from crosswind.studies.axes import MethodEntry, Point
+from crosswind.studies.counting import DrawCounts
+from crosswind.training.settings import TrainingSettings, check_switches
+
+__all__ = ["Shape", "check_forms", "check_lengths", "check_models", "check_needs", "doubts"]
+
+Shape: TypeAlias = tuple[int, int, int]  # height, width and channels of images
+
+
+def check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts, title: str) -> None:
+    """Refuse a method whose groups or environments the training rows do not give."""
+    needs = method.facts.needs
+    if needs is None:
+        return
+    where = f"methods.{method.label} ({title})"
+    if needs.groups:
+        have = counts.count(split["groups"], with_label=True)
+        if have < 2:
+            raise NeedsError(f"{where}: needs at least two groups with training rows, and there is {have}")
+    have = counts.count(split["environments"], with_label=False)
+    if needs.environments and have < 2:
+        raise NeedsError(
+            f"{where}: needs at least two environments with training rows, and there is {have}; "
+            f"name others with 'environments' (valid: {', '.join(split['attributes'])})"
+        )
+    least = min(training["batch"] for _, _, training in method.points)
+    if needs.sampler == "per-environment" and least < have:
+        raise NeedsError(
+            f"{where}: a batch holds rows of each of the {have} environments, and training.batch is {least}; "
+            "make it larger, or name other 'environments'"
+        )
+
+
+def check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], shape: Shape | None, title: str) -> None:
+    """Refuse a method on a model or on images that it cannot work with. What a model does not declare is not held against it."""
+    needs = method.facts.needs
+    if needs is None:
+        return
+    if needs.channels and shape is not None and shape[2] not in needs.channels:
+        many = " or ".join(str(number) for number in needs.channels)
+        raise NeedsError(f"methods.{method.label} ({title}): needs images of {many} channels, and these have {shape[2]}")
+    for label, model in models.items():
+        form = facts("models", model["name"]).built
+        norm = "" if form is None else form.norm_of(model["knobs"])
+        if method.on(label) and needs.norm and norm and norm != needs.norm:
+            fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
+            raise InputError(
+                f"methods.{method.label}",
+                f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
+                f"name the models that it is run with in methods.{method.label}.models, or take another model",
+                fitting,
+            )
+
+
+def check_forms(models: Mapping[str, dict[str, Any]], shape: Shape | None, point: Point) -> None:
+    """Refuse a model that cannot be built for the images of a data set."""
+    if shape is None:
+        return
+    for label, model in models.items():
+        form = facts("models", model["name"]).built
+        try:
+            check_form(form, model["knobs"], (shape[2], shape[0], shape[1]), f"models.{label}", model["name"])
+        except InputError as error:
+            raise InputError(error.field, f"{error.problem} (data.{point.data})", error.choices) from None
+
+
+def doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:
+    """What a method may do to its own end on these rows, a sentence each."""
+    needs = method.facts.needs
+    if needs is None or not needs.environments or not counts.environment_is_class(split["environments"]):
+        return []
+    tied = "here they and the classes nearly tell each other, so aligning them erases the label"
+    return [f"{method.label} aligns environments, but {tied}"]
+
+
+def check_lengths(method: MethodEntry, rows: int, title: str) -> None:
+    """Refuse a switch that no step reaches: the method would silently be another one."""
+    if method.facts.needs is not None:
+        for _, knobs, training in method.points:
+            longest = TrainingSettings(**training).longest(rows)
+            check_switches(method.facts.needs, knobs, longest, f"methods.{method.label} ({title})")
