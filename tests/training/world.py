@@ -89,13 +89,28 @@ def run(
     checkpoint: Any = None,
     progress: Callable[[dict[str, Any]], object] | None = None,
     base: Any = None,
+    meter: Any = None,
+    profile: Any = None,
     **settings: Any,
 ) -> Trajectory:
     """A short fit; two hidden layers of 16 where the model is the perceptron."""
     knobs = {"hidden": 16, "layers": 2} if model == "mlp" else {}
     chosen = TrainingSettings.of({"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32, **settings})
     sets = split() if sets is None else sets
-    return fit(method, sets, {"tiny": data}, ModelSpec(model, knobs), chosen, seed, checkpoint, progress, base=base)  # type: ignore[arg-type]
+    model_spec = ModelSpec(model, knobs)
+    return fit(
+        method,
+        sets,  # type: ignore[arg-type]
+        {"tiny": data},
+        model_spec,
+        chosen,
+        seed,
+        checkpoint,
+        progress,
+        base=base,
+        meter=meter,
+        profile=profile,
+    )
 
 
 def same_weights(left: Trajectory, right: Trajectory, rule: str = "last", tolerance: float = 0.0) -> bool:

@@ -6,10 +6,9 @@ Nothing is read but the specification and the data that it names, so a run gives
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +17,11 @@ from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import Split, make_split
+from crosswind.studies.artifacts import write_atomically
 from crosswind.studies.build import build_dataset, build_split_plan
+
+if TYPE_CHECKING:
+    from crosswind.training.profiling import Profile
 
 __all__ = ["dataset_of", "execute", "read_predictions", "run_versions", "write_predictions"]
 
@@ -29,36 +32,47 @@ def execute(
     checkpoint: Path,
     report: Callable[[dict[str, Any]], None],
     bases: Mapping[str, Path] | None = None,
+    profile: Path | None = None,
 ) -> dict[str, Any]:
     """Do one run; `folder` takes its artifacts, `checkpoint` its resumable state, `report` its progress.
 
-    `bases`: the artifact folders of the runs that it starts from, by key; at most one.
+    `bases`: the artifact folders of the runs that it starts from, by key; at most one. `profile`: a trace of a few of its steps
+    goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
 
-    Returns plain values: status, scores (one entry a selection rule and set), cost, warnings, artifacts.
+    Returns plain values: status, scores (one entry a selection rule and set), cost, warnings, versions, and `profile` where one was
+    asked for: `path` of the trace, or None and the `trouble` in one sentence.
     """
+    from crosswind.training.metering import Meter
+
+    meter = Meter()  # before torch is loaded: the first run of a worker waits for that
     import torch
 
     from crosswind.evaluation.metrics import scores
     from crosswind.methods.base import Method
+    from crosswind.training.device import own_device
     from crosswind.training.loop import fit
+    from crosswind.training.profiling import Profile
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
     torch.set_num_threads(int(spec["threads"]))
-    started = time.perf_counter()
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
     split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
-    prepared = time.perf_counter()
+    training = {**spec["training"], "device": own_device(spec["training"]["device"])}
+    traced = None if profile is None else Profile(training["device"])
+    meter.seconds["prepare"] = meter.total()
     method: Method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
     trajectory = fit(
         method,
         split,
         datasets,
         ModelSpec(spec["model"]["name"], spec["model"]["knobs"]),
-        TrainingSettings(**spec["training"]),
+        TrainingSettings(**training),
         seed=spec["seed"],
         checkpoint=checkpoint,
         progress=report,
         base=_base_weights(bases, method.needs),
+        meter=meter,
+        profile=traced,
     )
     wanted = list(trajectory.predictions)  # every rule is kept: a study may ask for another one without training again
     entries = []
@@ -76,14 +90,27 @@ def execute(
     (folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
         _write_weights(folder, trajectory, wanted if spec["keep"] == "selected" else list(trajectory.selections))
-    cost = {**trajectory.cost, "prepare_seconds": prepared - started, "total_seconds": time.perf_counter() - started}
+    told = {} if traced is None or profile is None else {"profile": _write_profile(profile, traced)}
     return {
         "status": trajectory.status,
         "scores": entries,
-        "cost": cost,
+        "cost": {**trajectory.cost, **meter.cost()},
         "warnings": [*split.report.get("warnings", []), *trajectory.warnings],
         "versions": run_versions(),
+        **told,
     }
+
+
+def _write_profile(path: Path, traced: Profile) -> dict[str, str | None]:
+    if not traced.trace:
+        return {"path": None, "trouble": traced.trouble}
+    trace = path.with_name(f"{path.name}.json.gz")
+    try:
+        write_atomically(path.with_name(f"{path.name}.txt"), traced.table.encode())
+        write_atomically(trace, traced.trace)
+    except OSError as error:
+        return {"path": None, "trouble": f"{trace.name} cannot be written: {error.strerror or error}"}
+    return {"path": str(trace), "trouble": ""}
 
 
 def _row_set(split: Split, name: str) -> Any:

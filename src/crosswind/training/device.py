@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import torch
 
 from crosswind.core.errors import InputError
-from crosswind.training.settings import TrainingSettings
+from crosswind.training.settings import WORKER_VARIABLE, TrainingSettings
 
-__all__ = ["check_device", "reproducible"]
+__all__ = ["check_device", "own_device", "reproducible"]
 
 
 def check_device(device: str) -> None:
@@ -20,6 +20,17 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
         raise InputError("training.device", f"torch finds no device {device!r} here") from None
+
+
+def own_device(device: str) -> str:
+    """The device of this process where a study names only its kind: worker i of a pool takes GPU i modulo their number.
+
+    By its index and not as torch's current device, which every thread of a process has for itself.
+    """
+    place = os.environ.get(WORKER_VARIABLE, "")
+    if device != "cuda" or not place.isdecimal():
+        return device
+    return f"cuda:{int(place) % max(1, torch.cuda.device_count())}"
 
 
 @contextmanager

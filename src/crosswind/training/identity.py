@@ -63,6 +63,7 @@ def identity(
     arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
     sources = sorted({rows.source, *(item.source for item in split.validation.values())})
     told = {name: value for name, value in vars(settings).items() if name != "checkpoint_every"}
+    told["device"] = settings.device.partition(":")[0]  # another worker, on another device of the kind, may go on with the run
     return digest(
         {
             "method": method.registered_name,  # type: ignore[attr-defined]

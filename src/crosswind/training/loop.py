@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from crosswind.core.errors import DataError, RunError
+from crosswind.core.errors import RunError
 from crosswind.core.registry import load as load_class
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import Predictions
@@ -24,17 +25,20 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
-from crosswind.training.device import check_device, reproducible
+from crosswind.training.checks import check_run
+from crosswind.training.device import reproducible
 from crosswind.training.identity import identity, info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
-from crosswind.training.memory import keep_freed_memory, peak_memory
+from crosswind.training.memory import keep_freed_memory
+from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
 from crosswind.training.selection import Score, Selection, Selector, Stopper
-from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, check_switches
+from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.tools import RunTools
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import Split
+    from crosswind.training.profiling import Profile
 
 __all__ = ["Trajectory", "fit"]
 
@@ -49,7 +53,7 @@ class Trajectory:
     is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
     accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
     rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
-    the rule saw them. `cost`: seconds of data, steps and evaluation, images a second, peak memory in bytes.
+    the rule saw them. `cost`: see `Meter.cost`, and `steps`.
     """
 
     status: str
@@ -78,24 +82,27 @@ def fit(
     progress: Report | None = None,
     *,
     base: Mapping[str, Tensor] | None = None,
+    meter: Meter | None = None,
+    profile: Profile | None = None,
 ) -> Trajectory:
     """Train `method` on a split, validate, select by every rule, predict every set.
 
     `images` by source name hold the pixels of the split's rows. `checkpoint`: a file that is written at validations and that a
     later call with the same arguments goes on from, with the same bits. `progress` is called at each validation. `base`: weights
-    of the base run that the method needs (`Trajectory.weights`); None: it is trained here first.
+    of the base run that the method needs (`Trajectory.weights`); None: it is trained here first. `meter`: of a run that began
+    before this. `profile`: takes a trace of a few steps and a validation, and changes no number.
     Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of another run.
     """
+    meter = Meter() if meter is None else meter
     info = info_of(split, images, settings)
-    check_needs(method.registered_name, method.needs, info)  # type: ignore[attr-defined]
-    check_switches(method.needs, vars(method), info.steps)
-    _check_places(split, images, settings)
-    _check_adapts(method, split, images)
+    check_run(method, split, images, settings, info)
     keep_freed_memory()
-    with reproducible(settings):
+    meter.on(settings.device)
+    with reproducible(settings), nullcontext() if profile is None else profile:
         if method.needs.base is not None and base is None:
-            base = _train_base(method, split, images, model, settings, seed, checkpoint, progress)
-        run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base)
+            base = _train_base(method, split, images, model, settings, seed, checkpoint, progress, meter)
+        with meter.part("prepare"):
+            run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base, meter, profile)
         run.train()
         return run.result()
 
@@ -113,9 +120,11 @@ class _Run:
         progress: Report | None,
         info: Info,
         base: Mapping[str, Tensor] | None,
+        meter: Meter,
+        profile: Profile | None,
     ) -> None:
         self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
-        self.path, self.progress = checkpoint, progress
+        self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
         self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
         training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
         self.tools = RunTools(method, info, model, settings, seed, self.rows, training, base)
@@ -138,15 +147,17 @@ class _Run:
         self.selector = Selector(list(self.validation))
         self.stopper = Stopper(settings.patience, settings.stop_at)
         self.logged: dict[str, list[Tensor]] = {}
-        self.seconds = {"data_seconds": 0.0, "step_seconds": 0.0, "evaluation_seconds": 0.0}
+        meter.watch(self.rows, *self.validation.values())
+        self._resume()
 
     # -- training ----------------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
         """Stage after stage until the method names no further one, from the checkpoint if there is one."""
-        self._resume()
         while not self.over:
-            if self.stage_over and not self._begin_next():
+            with self.meter.part("step"):
+                ended = self.stage_over and not self._begin_next()
+            if ended:
                 self.over = True
                 self._save()
                 return
@@ -183,12 +194,15 @@ class _Run:
     def _train_stage(self) -> None:
         length, every, method, tools = self.length, self.settings.validate_every, self.method, self.tools
         cuda = torch.device(self.settings.device).type == "cuda"
-        clock = time.perf_counter
+        clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
         tools.train()
         if length == 0:
             self._validate()
+        ended = clock()
         while not self.stage_over:
-            begun = clock()
+            if profile is not None:
+                profile.step_begins()
+                ended = clock()
             batch = self.rows.batch(self.step, length)
             ready = clock()
             number = torch_seed(self.seed, "step", self.stage.name, self.step)
@@ -198,10 +212,12 @@ class _Run:
             tools.batch = batch
             self._log(method.update(tools, batch))
             self.step += 1
-            self.seconds["data_seconds"] += ready - begun
-            self.seconds["step_seconds"] += clock() - ready
+            seconds["data"] += ready - ended
+            ended = clock()
+            seconds["step"] += ended - ready
             if self.step % every == 0 or self.step >= length:
                 self._validate()
+                ended = clock()
 
     def _log(self, loss: Loss) -> None:
         self.logged.setdefault("loss", []).append(loss.total.detach())
@@ -211,28 +227,30 @@ class _Run:
     # -- validation --------------------------------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        begun = time.perf_counter()
-        means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
+        self.meter.settle("data")
+        with self.meter.part("step"):
+            finished_work(self.settings.device)
+            means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
         self.logged = {}
         scores: dict[str, Score] = {}
-        if self.stage.validate:
-            for name, rows in self.validation.items():
-                scores[name] = score(predict(self.method, self.tools.modules, self.tools.state, rows, self.settings))
         total = self.before + self.step
-        self.selector.offer(total, scores)
-        self._keep_snapshots(total)
+        with nullcontext() if self.profile is None else self.profile.validation(), self.meter.part("evaluation", "validation"):
+            if self.stage.validate:
+                for name, rows in self.validation.items():
+                    scores[name] = score(predict(self.method, self.tools.modules, self.tools.state, rows, self.settings))
+            self.selector.offer(total, scores)
+            self._keep_snapshots(total)
         stopped = self.stage.stop and "validation" in scores and self.stopper.offer(scores["validation"].accuracy)
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
         self.stage_over = stopped or self.over or self.step >= self.length
-        self.seconds["evaluation_seconds"] += time.perf_counter() - begun
         self.history.append(
             {
                 "stage": self.stage.name,
                 "step": total,
                 "train": {name: _finite(value) for name, value in means.items()},
                 "validation": {name: {"accuracy": _finite(s.accuracy), "loss": _finite(s.loss)} for name, s in scores.items()},
-                "seconds": sum(self.seconds.values()),
+                "seconds": self.meter.total(),
             }
         )
         self.validations += 1
@@ -251,8 +269,11 @@ class _Run:
     # -- checkpoint --------------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        if self.path is None:
-            return
+        if self.path is not None:
+            with self.meter.part("waiting"):
+                self._write(self.path)
+
+    def _write(self, path: Path) -> None:
         tensors = {**self.tools.weights(), **self.tools.gathered()}
         for step, kept in self.snapshots.items():
             tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
@@ -267,9 +288,10 @@ class _Run:
             "stage": plain,
             "selector": self.selector.save(),
             "stopper": [self.stopper.best if math.isfinite(self.stopper.best) else None, self.stopper.waited],
+            "seconds": self.meter.saved(),
             **{key: getattr(self, key) for key in _NUMBERS},
         }
-        files.save(self.path, tensors, values)
+        files.save(path, tensors, values)
 
     def _resume(self) -> None:
         found = None if self.path is None else files.load(self.path)
@@ -280,6 +302,7 @@ class _Run:
             raise RunError(f"checkpoint {self.path.name!r} belongs to another run; remove it to begin anew")  # type: ignore[union-attr]
         for key in _NUMBERS:
             setattr(self, key, values[key])
+        self.meter.restore(values["seconds"])
         taken = {key.removeprefix("stage/"): value for key, value in tensors.items() if key.startswith("stage/")}
         extra = {key.removeprefix("extra/"): taken.pop(key) for key in list(taken) if key.startswith("extra/")}
         self.stage = Stage(**values["stage"], **taken, extra=Examples(**extra) if extra else None)  # type: ignore[arg-type]
@@ -302,33 +325,29 @@ class _Run:
 
     def result(self) -> Trajectory:
         """Predictions of every set by every rule, each distinct snapshot predicted with once."""
-        begun = time.perf_counter()
         settings, selections = self.settings, self.selector.selections
-        evaluation = {
-            name: EvaluationRows(rows, self.images[rows.source], settings, resident=False)
-            for name, rows in self.split.evaluation.items()
-        }
-        by_step: dict[int, dict[str, Predictions]] = {}
-        for step in sorted(self.selector.steps):
-            self.tools.load_weights(self.snapshots[step])
-            modules, state = self.tools.modules, self.tools.state
-            by_step[step] = {name: predict(self.method, modules, state, rows, settings) for name, rows in self.validation.items()}
-            how = predict_adapted if self.method.needs.adapts else predict
-            for name, rows in evaluation.items():
-                by_step[step][name] = how(self.method, modules, state, rows, settings)
-        self.seconds["evaluation_seconds"] += time.perf_counter() - begun
-        busy = self.seconds["data_seconds"] + self.seconds["step_seconds"]
+        with self.meter.part("evaluation"):
+            evaluation = {
+                name: EvaluationRows(rows, self.images[rows.source], settings, resident=False)
+                for name, rows in self.split.evaluation.items()
+            }
+            self.meter.watch(*evaluation.values())
+            by_step: dict[int, dict[str, Predictions]] = {}
+            for step in sorted(self.selector.steps):
+                by_step[step] = self._predictions(step, evaluation)
         steps = self.before + self.step
-        cuda = torch.device(settings.device).type == "cuda"
-        cost = {
-            **self.seconds,
-            "steps": float(steps),
-            "images_per_second": steps * settings.batch / busy if busy else 0.0,
-            "peak_memory_bytes": float(torch.cuda.max_memory_allocated() if cuda else peak_memory()),
-        }
+        self.meter.images += steps * settings.batch
+        cost = {**self.meter.cost(), "steps": float(steps)}
         predictions = {rule: by_step[item.step] for rule, item in selections.items()}
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
         return Trajectory(self.status, self.history, selections, predictions, cost, self._warnings(), dict(self.snapshots), frozen)
+
+    def _predictions(self, step: int, evaluation: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+        self.tools.load_weights(self.snapshots[step])
+        modules, state, settings = self.tools.modules, self.tools.state, self.settings
+        out = {name: predict(self.method, modules, state, rows, settings) for name, rows in self.validation.items()}
+        how = predict_adapted if self.method.needs.adapts else predict
+        return out | {name: how(self.method, modules, state, rows, settings) for name, rows in evaluation.items()}
 
     def _warnings(self) -> list[str]:
         name = self.method.registered_name  # type: ignore[attr-defined]
@@ -339,7 +358,7 @@ class _Run:
         ]
 
 
-_NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history", "seconds")
+_NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")
 
 
 def _train_base(
@@ -351,31 +370,16 @@ def _train_base(
     seed: int,
     checkpoint: Path | None,
     progress: Report | None,
+    meter: Meter,
 ) -> dict[str, Tensor]:
     assert method.needs.base is not None
     path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
     chosen = load_class("methods", method.needs.base.method)()
-    found = fit(chosen, split, images, model, base_settings(settings, method.needs, vars(method)), seed, path, progress)
+    own = Meter(inside=True)
+    found = fit(chosen, split, images, model, base_settings(settings, method.needs, vars(method)), seed, path, progress, meter=own)
+    meter.include(own)
     rule = method.needs.base.rule
     return found.weights(rule if rule in found.selections else "last")
-
-
-def _check_places(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> None:
-    own = images[split.train.source].image_shape
-    for name, rows in {**split.validation, **split.evaluation}.items():
-        shape = images[rows.source].image_shape
-        if shape != own:
-            raise DataError(
-                f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape"
-            )
-    check_device(settings.device)
-
-
-def _check_adapts(method: Method, split: Split, images: Mapping[str, AttributedDataset]) -> None:
-    knob = method.needs.adapts
-    if knob and getattr(method, knob) is not None:
-        for rows in split.evaluation.values():
-            images[rows.source].attribute(getattr(method, knob), f"method.{knob}")
 
 
 def _finite(value: float) -> float | None:

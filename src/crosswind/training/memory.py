@@ -1,4 +1,4 @@
-"""Memory that the C library gives back to the system after each step costs page faults at the next; it is told to keep it."""
+"""Memory of this process: the C library is told to keep what is freed, for giving it back costs page faults; and its peak."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import platform
 import resource
 import sys
 from functools import cache
+from pathlib import Path
 
-__all__ = ["keep_freed_memory", "peak_memory"]
+__all__ = ["forget_peak", "keep_freed_memory", "peak_memory"]
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
@@ -23,7 +24,27 @@ def keep_freed_memory() -> bool:
     return bool(library.mallopt(_M_MMAP_MAX, 0)) and bool(library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
+def forget_peak() -> bool:
+    """Let `peak_memory` count from what is held now; whether it could be done. Linux only, where the kernel is asked to."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:  # another system, or one that forbids it
+        return False
+    return _high_water() is not None
+
+
 def peak_memory() -> int:
-    """The most memory that this process has held, in bytes."""
+    """The most memory that this process has held since `forget_peak`, else in its life, in bytes."""
+    found = _high_water()
+    if found is not None:
+        return found
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _high_water() -> int | None:
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None

@@ -12,9 +12,11 @@ from typing import Any
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, resolve
 
-__all__ = ["ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
+__all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
+WORKER_VARIABLE = "CROSSWIND_WORKER"
+"""The environment variable that tells a worker process its place, from 0, among those that work at once."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
+from crosswind.training.settings import WORKER_VARIABLE
 
 __all__ = ["Pool"]
 
@@ -65,7 +66,9 @@ class Pool:
             worker.end()
         try:
             self._started += 1
-            worker = _Worker(self._job, self._started, self._modules)
+            taken = {worker.place for worker in self._busy}  # none is free: those were asked first
+            place = next(place for place in range(self.workers) if place not in taken)
+            worker = _Worker(self._job, self._started, self._modules, place)
         except OSError as error:
             self._lost.append(Event(task.key, "lost", reason=f"no worker could be started: {error.strerror or error}"))
             return
@@ -147,12 +150,13 @@ class Pool:
 class _Worker:
     """One process, the socket to it, and the last of what it printed."""
 
-    def __init__(self, job: str, number: int, modules: Sequence[str]) -> None:
+    def __init__(self, job: str, number: int, modules: Sequence[str], place: int) -> None:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
         # The path of this process, without what `-m` would put before it: the folder that the user happens to be in.
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         named = {MODULES_VARIABLE: ",".join([*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules])}
+        named[WORKER_VARIABLE] = str(place)
         module = "crosswind.studies.engines.worker"
         try:
             self._process = subprocess.Popen(
@@ -173,6 +177,7 @@ class _Worker:
             os.close(read_end)
         self.connection = Connection(ours.detach())
         self.name = f"worker {number} (process {self._process.pid})"
+        self.place = place
         self.key, self.is_ready = "", False
         self.limit: float | None = None
         self.deadline = time.monotonic() + START_SECONDS

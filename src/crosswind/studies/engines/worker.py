@@ -59,8 +59,8 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
     """Execute one task and return its event as plain values; never raises an `Exception`.
 
     The job is called as `job(spec, folder, checkpoint, report)`, with `bases` (a map from key to folder) where the run needs
-    others. `folder` is new and empty; `checkpoint` is the path of a file, in a folder of its own that keeps what an earlier try
-    left.
+    others, and `profile` (a path) where a trace of it is asked for. `folder` is new and empty; `checkpoint` is the path of a file,
+    in a folder of its own that keeps what an earlier try left.
     """
     started = time.perf_counter()
     folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
@@ -69,7 +69,9 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        more = {"bases": {key: Path(path) for key, path in task["bases"].items()}} if task["bases"] else {}
+        more: dict[str, Any] = {"bases": {key: Path(path) for key, path in task["bases"].items()}} if task["bases"] else {}
+        if task.get("profile"):
+            more["profile"] = Path(task["profile"])
         with one_thread():
             result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
         out |= {"kind": "finished", "result": _checked(result)}

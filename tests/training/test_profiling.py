@@ -1,0 +1,95 @@
+"""A trace of a run: it changes no number, holds a few steps and one validation, stays small, and may fail without the run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from tests.training.world import run, same_weights
+
+from crosswind.methods.erm import ERM
+from crosswind.training import profiling
+from crosswind.training.loop import Trajectory
+from crosswind.training.profiling import STEPS, WARM_UP, Profile
+
+LONG = {"steps": 24, "validate_every": 24, "model": "small-cnn"}
+
+
+def numbers(found: Trajectory) -> Any:
+    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in found.history]
+    logits = {rule: {name: item.logits.tolist() for name, item in sets.items()} for rule, sets in found.predictions.items()}  # type: ignore[union-attr]
+    return rows, logits
+
+
+def spans(profile: Profile) -> Counter[str]:
+    events = json.loads(gzip.decompress(profile.trace))["traceEvents"]
+    return Counter(event["name"] for event in events if event.get("ph") == "X" and event.get("cat") == "user_annotation")
+
+
+def test_a_traced_run_has_the_same_bits_and_a_silent_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    plain = run(ERM(), **LONG)
+    profile = Profile("cpu")
+    traced = run(ERM(), **LONG, profile=profile)
+    assert numbers(plain) == numbers(traced) and same_weights(plain, traced)
+    assert profile.trouble == ""
+    found = spans(profile)
+    assert found["training step"] == STEPS and found["validation"] == 1
+    assert "aten::" in profile.table and "Training steps" in profile.table and "A validation" in profile.table
+    assert len(profile.trace) < 2e6
+    assert capfd.readouterr().err == ""
+
+
+def test_a_validation_among_the_steps_is_traced_with_them() -> None:
+    profile = Profile("cpu")
+    run(ERM(), steps=30, validate_every=5, profile=profile)
+    assert spans(profile)["training step"] == STEPS and spans(profile)["validation"] == 1
+    assert "A validation" not in profile.table
+
+
+def test_a_run_that_ends_early_is_traced_as_far_as_it_went() -> None:
+    profile = Profile("cpu")
+    run(ERM(), steps=WARM_UP + 2, validate_every=100, profile=profile)
+    assert spans(profile)["training step"] == 2
+    short = Profile("cpu")
+    run(ERM(), steps=WARM_UP, validate_every=100, profile=short)
+    assert short.trace == b"" and short.trouble == "the run had fewer than 4 steps to do"
+
+
+def test_the_trace_of_a_large_run_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "MAX_EVENTS", 50)
+    profile = Profile("cpu")
+    run(ERM(), **LONG, profile=profile)
+    events = json.loads(gzip.decompress(profile.trace))["traceEvents"]
+    assert sum(event["ph"] != "M" for event in events) == 100
+    assert "later events are not in the trace" in profile.table
+
+
+@pytest.mark.parametrize("broken", ["start", "stop", "export_chrome_trace"])
+def test_a_profiler_that_fails_does_not_fail_the_run(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = run(ERM(), **LONG)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no profiler\nhere")
+
+    own = torch.profiler.profile
+    made = type("Broken", (own,), {broken: fail})
+    monkeypatch.setattr(torch.profiler, "profile", made)
+    profile = Profile("cpu")
+    assert numbers(run(ERM(), **LONG, profile=profile)) == numbers(plain)
+    assert profile.trace == b"" and profile.trouble.startswith("torch's profiler") and profile.trouble.endswith("no profiler here")
+    monkeypatch.undo()
+    torch.autograd._disable_profiler() if torch.autograd._profiler_enabled() else None
+
+
+def test_a_run_that_fails_fails_as_without_a_trace() -> None:
+    def stop(event: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    profile = Profile("cpu")
+    with pytest.raises(KeyboardInterrupt):
+        run(ERM(), **LONG, profile=profile, progress=stop)
+    assert profile.trace == b"" and not torch.autograd._profiler_enabled()
