@@ -101,7 +101,7 @@ def test_stage_weights_multiply_the_sampler() -> None:
 def test_base_rows_are_held_once() -> None:
     rows = replace(split().train, rows=np.repeat(np.arange(30), 2))
     held = loader(rows)
-    assert len(held._pixels) == 30
+    assert len(held._pixels._rows.rows) == 30
     batch = held.batch(0, 1)
     assert torch.allclose(batch.x, torch.from_numpy(DATA.pixels(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
 

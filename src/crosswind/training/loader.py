@@ -1,4 +1,4 @@
-"""Batches of training rows and of evaluation rows, made from arrays that stay in memory.
+"""Batches of training rows and of evaluation rows, out of memory where it holds their pixels, else read ahead.
 
 Which rows a step sees is a function of seed, stage and step alone, so a run goes on from any step without a sampler's state.
 """
@@ -6,6 +6,7 @@ Which rows a step sees is a function of seed, stage and step alone, so a run goe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,10 @@ from torch import Tensor
 from crosswind.core.errors import DataError
 from crosswind.core.seeds import seed_of, stream
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import evaluation_images, render, split_rows, training_keys, visit_values
+from crosswind.data.derive import render, split_rows, training_keys, visit_values
+from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Examples, Stage
+from crosswind.training.pixels import Pixels, on_device
 from crosswind.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from crosswind.transforms.base import Transform
 
 __all__ = ["EvaluationRows", "Order", "TrainingRows", "normalised", "row_weights"]
+
+AHEAD = 2
+"""Batches that are read before they are needed, where pixels are not held in memory."""
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 
@@ -99,10 +105,11 @@ def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: 
 
 
 class TrainingRows:
-    """The training set in memory: base images uint8, each once, gathered into batches.
+    """The training set, gathered into batches from base images uint8 that are held in memory as far as they fit.
 
-    `begin` sets the stage; `batch(step)` is then a function of the step. `views`: see `Method.views`. Raises `DataError` for an
-    empty training set.
+    `begin` sets the stage; `batch(step)` is then a function of the step. `views`: see `Method.views`. `waited`: seconds spent so
+    far on waiting for pixels that were not there yet. Raises `DataError` for an empty training set and for images that cannot be
+    read.
     """
 
     def __init__(
@@ -128,7 +135,12 @@ class TrainingRows:
         self._ids = dataset.ids[base]
         distinct, self._place = np.unique(base, return_inverse=True)
         # [n, h, w, c] in memory: one gather gives a channels-last batch without a second copy.
-        self._pixels = torch.from_numpy(np.ascontiguousarray(dataset.pixels(distinct))).to(self._device)
+        held = ResidentRows(dataset, distinct, evaluation=False)
+        held.bring()
+        self._pixels = Pixels(held, self._device)
+        self._pixels.copy_to_device()
+        self.waited = self._pixels.waited
+        self._coming: dict[int, Future[NDArray[np.uint8]]] = {}
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
         self.environment = None if rows.environment is None else self._on_device(rows.environment)
@@ -138,6 +150,7 @@ class TrainingRows:
 
     def begin(self, stage: Stage) -> None:
         """Make the order of a stage, its weights, copies and extra examples included."""
+        self._coming.clear()
         self._stage, self._extra = stage, stage.extra
         parents = np.arange(self.n)
         if stage.extra is not None:
@@ -191,13 +204,16 @@ class TrainingRows:
         """The batch of a step of the stage, which has `length` steps."""
         members, visits, epoch = self.rows_of(step)
         parents = self._parents[members]
-        where = torch.from_numpy(parents).to(self._device)
+        where = on_device(parents, self._device)
         seed = seed_of(self._seed, "visits", self._stage.name)
         values = self._values_at(parents, visits, seed)
-        x, *others = (self._with_extra(view, members) for view in self._gather(parents, visits, values, seed))
+        x, *others = (
+            self._with_extra(view, members)
+            for view in self._views_of(self._read(step, parents, length), parents, visits, values, seed)
+        )
         group, environment = self.group[where], None if self.environment is None else self.environment[where]
         if self._rows.visit_law is not None:
-            drawn = torch.from_numpy(values).to(self._device)
+            drawn = on_device(values, self._device)
             group = group + drawn * self._rows.visit_step[0]
             environment = None if environment is None else environment + drawn * self._rows.visit_step[1]
         return Batch(
@@ -219,10 +235,25 @@ class TrainingRows:
         assert self._values is not None
         return self._values[rows]
 
-    def _gather(self, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int) -> Iterator[Tensor]:
-        """The views of the rows, each as a model takes it."""
-        place = torch.from_numpy(self._place[rows]).to(self._device)
-        x = self._pixels.index_select(0, place).permute(0, 3, 1, 2)
+    def _read(self, step: int, parents: NDArray[np.int64], length: int) -> Tensor:
+        """The base images of a batch, uint8 [n, c, h, w]; where they have to be read, those of the next steps are begun too."""
+        if self._pixels.held():
+            return self._pixels.take(self._place[parents]).permute(0, 3, 1, 2)
+        wanted = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
+        self._coming = {number: coming for number, coming in self._coming.items() if number in wanted}
+        for number in wanted:
+            if number not in self._coming:
+                rows = parents if number == step else self._parents[self.rows_of(number)[0]]
+                self._coming[number] = self._pixels.ahead(self._place[rows])
+        before = self._pixels.waited
+        x = self._pixels.arrived(self._coming.pop(step)).permute(0, 3, 1, 2)
+        self.waited += self._pixels.waited - before
+        return x
+
+    def _views_of(
+        self, x: Tensor, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
+    ) -> Iterator[Tensor]:
+        """The views of the rows with base images `x`, each as a model takes it."""
         if self._dataset.derived is not None:
             x = render(self._dataset, x, values, training_keys(self._ids[rows], visits, seed))
         for number, view in enumerate(self._views):
@@ -234,7 +265,7 @@ class TrainingRows:
             return x
         places = np.flatnonzero(members >= self.n)
         if len(places):
-            where = torch.from_numpy(places).to(self._device)
+            where = on_device(places, self._device)
             made = self._extra.x[torch.from_numpy(members[places] - self.n)].to(self._device)
             x[where] = normalised(made, x.dtype, self._settings.channels_last)
         return x
@@ -244,7 +275,7 @@ class TrainingRows:
         if self._extra is not None:
             places = np.flatnonzero(members >= self.n)
             made = self._extra.y[torch.from_numpy(members[places] - self.n)]
-            y[torch.from_numpy(places).to(self._device)] = made.to(self._device)
+            y[on_device(places, self._device)] = made.to(self._device)
         return y
 
     def _on_device(self, values: NDArray[np.int64]) -> Tensor:
@@ -254,7 +285,8 @@ class TrainingRows:
 class EvaluationRows:
     """Rows to predict, as inputs of a fixed number a batch, never augmented; noise of derived attributes as in every evaluation.
 
-    `resident` keeps the pixels, for sets that are read again and again; others are read a batch at a time.
+    Pixels are held in memory as far as they fit: `resident` renders them at once, otherwise each when it is first asked for.
+    `waited`: seconds spent so far on waiting for pixels that were not there yet.
     """
 
     def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, *, resident: bool) -> None:
@@ -262,9 +294,12 @@ class EvaluationRows:
         # Training rows without a value of their own are shown under their likeliest one.
         law = rows.visit_law
         self._virtual = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
-        self._kept: Tensor | None = None
+        self._held = ResidentRows(dataset, self._virtual, evaluation=True)
+        self._pixels = Pixels(self._held, torch.device(settings.device))
         if resident:
-            self._kept = self._read(self._virtual)
+            self._held.bring()
+            self._pixels.copy_to_device()
+        self.waited = self._pixels.waited
 
     def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
         """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
@@ -273,14 +308,13 @@ class EvaluationRows:
         """
         places = np.arange(len(self.rows.rows)) if places is None else places
         size = self._settings.evaluation_batch
-        for start in range(0, len(places), size):
-            part = places[start : start + size]
-            n = len(part)
-            if padded and n < size:
-                part = np.concatenate([part, np.repeat(part[-1:], size - n)])
-            x = self._read(self._virtual[part]) if self._kept is None else self._kept[torch.from_numpy(part)]
-            x = x.permute(0, 3, 1, 2).to(self._settings.device)
-            yield normalised(x, DTYPES[self._settings.precision], self._settings.channels_last), n
+        before = self._pixels.waited
+        self._held.bring(places)
+        parts = [places[start : start + size] for start in range(0, len(places), size)]
+        full = [np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part for part in parts]
+        for part, x in zip(parts, self._pixels.each(full), strict=True):
+            self.waited, before = self.waited + self._pixels.waited - before, self._pixels.waited
+            yield normalised(x.permute(0, 3, 1, 2), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
 
     def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """The code of an attribute for every row, and the names of its values."""
@@ -289,6 +323,3 @@ class EvaluationRows:
         if self.dataset.derived is not None and self.dataset.derived.name == attribute:
             return derived, found.values
         return self.dataset.table.column(attribute)[base].astype(np.int64), found.values
-
-    def _read(self, rows: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(evaluation_images(self.dataset, rows))
