@@ -52,11 +52,13 @@ def test_a_validation_among_the_steps_is_traced_with_them() -> None:
 
 def test_a_run_that_ends_early_is_traced_as_far_as_it_went() -> None:
     profile = Profile("cpu")
-    run(ERM(), steps=WARM_UP + 2, validate_every=100, profile=profile)
-    assert spans(profile)["training step"] == 2
-    short = Profile("cpu")
-    run(ERM(), steps=WARM_UP, validate_every=100, profile=short)
-    assert short.trace == b"" and short.trouble == "the run had fewer than 4 steps to do"
+    run(ERM(), steps=2 * WARM_UP - 1, validate_every=100, profile=profile)
+    assert spans(profile)["training step"] == WARM_UP and spans(profile)["validation"] == 1  # the first two warm up
+    short, none = Profile("cpu"), Profile("cpu")
+    run(ERM(), steps=1, profile=short)
+    assert spans(short)["training step"] == 1
+    run(ERM(), steps=0, profile=none)
+    assert none.trace == b"" and none.trouble == "the run had no step left to trace"
 
 
 def test_the_trace_of_a_large_run_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,9 @@ def run_command(
         str | None, typer.Option("--store", metavar="URL", help="Keep results in this PostgreSQL database, files in --out.")
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Trace a few steps of one run of every data set, model and method, to DIR/profile.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
@@ -66,8 +69,25 @@ def run_command(
     with Store.open(store_url or out, out=out, create=True) as store:
         given = planned.study.model_dump(exclude_unset=True)
         store.add_plan(planned.study.name, given, planned.study.model_dump(), planned.runs)
-        summary = _drive(store, planned, workers or _cores(), retry_failed)
-        return _finish(store, planned, summary, store_url or str(out), as_json)
+        summary = _drive(store, planned, workers or _cores(), retry_failed, out / "profile" if profile else None)
+        status = _finish(store, planned, summary, store_url or str(out), as_json)
+    if profile:
+        typer.echo(_traced(summary, out / "profile"), err=as_json)
+    return status
+
+
+def _traced(summary: Summary, folder: Path) -> str:
+    """What came of `--profile`, and how to look at it."""
+    if not summary.executed:
+        return "Nothing was profiled: every run is done, and none is done again; name a new folder with --out to profile one."
+    lines = [f"Not profiled: {reason}." for reason in summary.untraced]
+    if summary.traces:
+        number = len(summary.traces)
+        lines.append(
+            f"{number} trace{'s' if number > 1 else ''} in {folder}: open a .json.gz at https://ui.perfetto.dev or in "
+            "chrome://tracing; the .txt beside it names the operators that took most."
+        )
+    return "\n".join(lines or ["Nothing was profiled: no run that was chosen for it ended."])
 
 
 def _check_devices(planned: Plan) -> None:
@@ -84,14 +104,20 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool) -> Summary:
+def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profile: Path | None) -> Summary:
     from crosswind.studies.drive import drive
     from crosswind.studies.engines.pool import Pool
 
     distinct = len({run.key for run in planned.runs})
     with Pool(JOB, min(workers, distinct)) as engine, _Display(planned) as display:
         return drive(
-            store, planned.runs, engine, on_event=display.show, time_limit=planned.study.time_limit, retry_failed=retry_failed
+            store,
+            planned.runs,
+            engine,
+            on_event=display.show,
+            time_limit=planned.study.time_limit,
+            retry_failed=retry_failed,
+            profile=profile,
         )
 
 
@@ -109,7 +135,8 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
     else:
         typer.echo("\n\n".join(table.to_text() for table in tables))
         again = f"crosswind report {where} --study {planned.study.name}"
-        typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s; results are in {where} ({again})")
+        busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
+        typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s{busy}; results are in {where} ({again})")
         typer.echo(page)
     return 1 if summary.failed else 0
 

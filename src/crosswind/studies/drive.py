@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from crosswind.studies.drivers import HEARTBEAT_SECONDS, Driver
 from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.ledger import Ledger
 from crosswind.studies.store import DONE, Store
+from crosswind.studies.traces import Traces
 
 __all__ = ["Progress", "Summary", "drive"]
 
@@ -51,13 +53,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds."""
+    """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds.
+
+    `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers. `traces`: files of traces, and
+    `untraced` the reasons where one was asked for and there is none.
+    """
 
     finished: int
     diverged: int
     failed: int
     executed: int
     seconds: float
+    busy: float = 0.0
+    traces: tuple[str, ...] = ()
+    untraced: tuple[str, ...] = ()
 
 
 def drive(
@@ -68,17 +77,20 @@ def drive(
     on_event: Callable[[Progress], None] | None = None,
     time_limit: float | None = None,
     retry_failed: bool = False,
+    profile: Path | None = None,
 ) -> Summary:
     """Execute what is not done of `runs`, which the store knows already (`Store.add_plan`).
 
-    `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. Raises `InputError` for needs that are
+    `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a folder for traces of the first
+    run of every data set, model and method that is executed. Raises `InputError` for needs that are
     missing or go in a circle; `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number,
     on SIGINT, SIGTERM and SIGHUP. However it ends, what was running is pending again.
     """
     driver = Driver.current()
     ledger = Ledger(store, driver)
     try:
-        work = _Work(ledger, runs, engine, on_event, time_limit)
+        traces = None if profile is None else Traces(profile, runs)
+        work = _Work(ledger, runs, engine, on_event, time_limit, traces)
         with _Interrupts(engine.interruptible) as interrupts, _heart(ledger):
             ledger.enter()
             try:
@@ -104,9 +116,10 @@ class _Work:
         engine: Engine,
         on_event: Callable[[Progress], None] | None,
         time_limit: float | None,
+        traces: Traces | None,
     ) -> None:
         self.ledger, self.store, self.engine = ledger, ledger.store, engine
-        self.on_event, self.time_limit = on_event, time_limit
+        self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
         self.runs: dict[str, PlannedRun] = {}
         for run in runs:
             self.runs.setdefault(run.key, run)  # one run may stand in a study twice, under two labels
@@ -120,6 +133,7 @@ class _Work:
         self.status: dict[str, str] = {}
         self.took: list[float] = []
         self.executed = 0
+        self.busy = 0.0
         self.done = self.failed = 0
 
     def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
@@ -161,10 +175,11 @@ class _Work:
             elif not self.ready:
                 break
             interrupts.check()
-        ended = list(self.status.values())
-        return Summary(
-            ended.count("finished"), ended.count("diverged"), ended.count("failed"), self.executed, time.monotonic() - started
-        )
+        ended, seconds = list(self.status.values()), time.monotonic() - started
+        finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
+        busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
+        written, troubles = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
+        return Summary(finished, diverged, failed, self.executed, seconds, busy, written, troubles)
 
     def _hand_out(self) -> None:
         while self.ready and self.engine.idle() > 0:
@@ -182,6 +197,7 @@ class _Work:
                 str(checkpoint_folder(out, key) / "state.safetensors"),
                 {need: str(artifact_folder(out, need)) for need in run.needs},
                 self.time_limit,
+                None if self.traces is None else self.traces.path(run),
             )
             self.status[key] = "running"
             self.active[key] = time.monotonic()
@@ -195,6 +211,9 @@ class _Work:
             return
         del self.active[key]
         self.executed += 1
+        self.busy += event.seconds
+        if self.traces is not None and event.kind != "lost":
+            self.traces.ended(self.runs[key], event.result if event.kind == "finished" else None)
         if event.kind != "finished":
             # First of all, since it may be what fills the disk that the reason has to be written to.
             shutil.rmtree(staging_folder(self.store.out, self.ledger.driver.id, key), ignore_errors=True)

@@ -98,12 +98,13 @@ def fit(
     check_run(method, split, images, settings, info)
     keep_freed_memory()
     meter.on(settings.device)
-    with reproducible(settings), nullcontext() if profile is None else profile:
+    with reproducible(settings):
         if method.needs.base is not None and base is None:
             base = _train_base(method, split, images, model, settings, seed, checkpoint, progress, meter)
         with meter.part("prepare"):
             run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base, meter, profile)
-        run.train()
+        with nullcontext() if profile is None else profile.of(info.steps):
+            run.train()
         return run.result()
 
 
@@ -208,7 +209,7 @@ class _Run:
             number = torch_seed(self.seed, "step", self.stage.name, self.step)
             torch.default_generator.manual_seed(number)
             if cuda:
-                torch.cuda.manual_seed(number)
+                torch.cuda.manual_seed_all(number)  # of whichever the run is on
             tools.batch = batch
             self._log(method.update(tools, batch))
             self.step += 1

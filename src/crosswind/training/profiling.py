@@ -19,7 +19,7 @@ from crosswind.core.errors import one_line
 __all__ = ["STEPS", "WARM_UP", "Profile"]
 
 WARM_UP = 3
-"""Steps that are not traced: in the first ones libraries set themselves up."""
+"""Steps that are not traced, fewer in a short run: in the first ones libraries set themselves up."""
 STEPS = 8
 """Steps that are traced."""
 MAX_EVENTS = 60_000
@@ -28,7 +28,7 @@ _ROWS = 25
 
 
 class Profile:
-    """Traces of one run: a context manager around it. Nothing of it may fail the run: what went wrong is one sentence in `trouble`.
+    """Traces of one training: a context manager around it. Nothing of it may fail the run: what went wrong is one sentence in `trouble`.
 
     `trace`: gzipped JSON for ui.perfetto.dev or chrome://tracing. `table`: the operators that took most. Both are empty where there
     is `trouble`.
@@ -37,7 +37,8 @@ class Profile:
     def __init__(self, device: str) -> None:
         self.trace = b""
         self.table = ""
-        self.trouble = f"the run had fewer than {WARM_UP + 1} steps to do"
+        self.trouble = "the run had no step left to trace"
+        self._warm_up = WARM_UP
         self._activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.device(device).type == "cuda":
             self._activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -47,11 +48,16 @@ class Profile:
         self._validated = False
         self._found: list[tuple[str, Any]] = []
 
+    def of(self, steps: int) -> Profile:
+        """This, for a training of at most so many steps."""
+        self._warm_up = min(WARM_UP, max(0, steps - 1) // 2)
+        return self
+
     def step_begins(self) -> None:
         """To be called before each step."""
-        if self._done == WARM_UP:
+        if self._done == self._warm_up:
             self._start()
-        elif self._done == WARM_UP + STEPS:
+        elif self._done == self._warm_up + STEPS:
             self._stop("training steps")
         self._done += 1
         self._enter("training step")
