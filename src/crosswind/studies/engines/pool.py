@@ -22,6 +22,8 @@ from typing import IO, final
 
 from crosswind.core.errors import one_line
 from crosswind.core.registry import MODULES_VARIABLE
+from crosswind.data.budget import budget
+from crosswind.data.resident import Region
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
@@ -36,13 +38,16 @@ LAST_LINES = 3
 
 @final
 class Pool:
-    """An engine of `workers` processes. They are started when first needed. A context manager."""
+    """An engine of `workers` processes, which hold the pixels that they train on once for all. They are started when first needed.
+    A context manager.
+    """
 
     interruptible = True
 
-    def __init__(self, job: str, workers: int, modules: Sequence[str] = ()) -> None:
+    def __init__(self, job: str, workers: int, modules: Sequence[str] = (), memory: int | None = None) -> None:
         """`job`: the function that executes a run, as `package.module:function`; `workers`: at least 1; `modules`: what workers
-        import to find classes that are registered neither in the package nor by entry point.
+        import to find classes that are registered neither in the package nor by entry point; `memory`: bytes of pixels that all
+        workers together may hold, None for half of the memory that there is.
         """
         if workers < 1:
             raise ValueError(f"a pool needs at least one worker, not {workers}")
@@ -51,6 +56,8 @@ class Pool:
         self._busy: list[_Worker] = []
         self._lost: list[Event] = []
         self._started = 0
+        self._memory = memory
+        self._pixels: Region | None = None
 
     def idle(self) -> int:
         """How many more tasks can be submitted now."""
@@ -68,7 +75,10 @@ class Pool:
             self._started += 1
             taken = {worker.place for worker in self._busy}  # none is free: those were asked first
             place = next(place for place in range(self.workers) if place not in taken)
-            worker = _Worker(self._job, self._started, self._modules, place)
+            if self._pixels is None:
+                # Made here, so that it outlives every worker, and nothing of it is left when this process has ended.
+                self._pixels = Region.create(budget() if self._memory is None else self._memory)
+            worker = _Worker(self._job, self._started, self._modules, place, self._pixels.handle)
         except OSError as error:
             self._lost.append(Event(task.key, "lost", reason=f"no worker could be started: {error.strerror or error}"))
             return
@@ -99,11 +109,14 @@ class Pool:
         self._busy, self._lost = [], []
 
     def close(self) -> None:
-        """Kill all workers."""
+        """Kill all workers and give back what they held in common."""
         self.cancel()
         for worker in self._free:
             worker.end()
         self._free = []
+        if self._pixels is not None:
+            self._pixels.close()
+            self._pixels = None
 
     def __enter__(self) -> Pool:
         return self
@@ -150,7 +163,7 @@ class Pool:
 class _Worker:
     """One process, the socket to it, and the last of what it printed."""
 
-    def __init__(self, job: str, number: int, modules: Sequence[str], place: int) -> None:
+    def __init__(self, job: str, number: int, modules: Sequence[str], place: int, pixels: int) -> None:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
         # The path of this process, without what `-m` would put before it: the folder that the user happens to be in.
@@ -160,11 +173,11 @@ class _Worker:
         module = "crosswind.studies.engines.worker"
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(theirs.fileno()), str(read_end), str(os.getpid()), job],
+                [sys.executable, "-P", "-m", module, *map(str, (theirs.fileno(), read_end, os.getpid(), pixels)), job],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(), read_end),
+                pass_fds=(theirs.fileno(), read_end, pixels),
                 env={**os.environ, **ONE_THREAD, **named, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is for the driver; and what a run starts can be ended with it
             )

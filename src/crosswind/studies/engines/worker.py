@@ -1,8 +1,9 @@
 """A worker process: takes tasks from its driver, one at a time, executes them and sends back what came out.
 
-Started by `crosswind.studies.engines.pool` as `python -m crosswind.studies.engines.worker SOCKET LIFELINE JOB`. Messages are
-JSON. A worker ends when its driver does, however that ends: the kernel kills it (Linux), and a thread watches a pipe that only
-the driver holds open. `perform` is also what the inline engine calls, so a run is the same function everywhere.
+Started by `crosswind.studies.engines.pool` as `python -m crosswind.studies.engines.worker SOCKET LIFELINE PARENT PIXELS JOB`, where
+SOCKET, LIFELINE and PIXELS are descriptors. Messages are JSON. A worker ends when its driver does, however that ends: the kernel
+kills it (Linux), and a thread watches a pipe that only the driver holds open. `perform` is also what the inline engine calls, so a
+run is the same function everywhere.
 """
 
 from __future__ import annotations
@@ -112,13 +113,17 @@ def one_thread() -> Iterator[None]:
 
 def main(arguments: list[str]) -> int:
     """Serve tasks until the driver closes the socket."""
-    socket, lifeline, parent, job = int(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3]
-    for handle in (socket, lifeline):
+    socket, lifeline, parent, pixels = map(int, arguments[:4])
+    job = arguments[4]
+    for handle in (socket, lifeline, pixels):
         os.set_inheritable(handle, False)  # a program that a run starts must not keep them open
     _end_with(parent, lifeline)
     faulthandler.enable()
     connection = Connection(socket)
     connection.send_bytes(b'{"kind":"ready"}')
+    from crosswind.data.resident import share  # not sooner: its imports take a while
+
+    share(pixels)
     while True:
         try:
             task = json.loads(connection.recv_bytes())
