@@ -60,7 +60,7 @@ class Region:
 
     def __init__(self, handle: int, bound: int | None) -> None:
         self.handle, self._bound = handle, bound
-        self._lock = threading.RLock()
+        self._lock, self._depth = threading.RLock(), 0
         # Arenas of this process alone are kept by their data sets, and gone with them.
         self._arenas: MutableMapping[bytes, Arena] = weakref.WeakValueDictionary() if bound is None else {}
         self.close = weakref.finalize(self, os.close, handle)
@@ -128,13 +128,18 @@ class Region:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes the header meanwhile."""
+        """Nobody else changes the header meanwhile. May be nested."""
         with self._lock:
-            fcntl.lockf(self.handle, fcntl.LOCK_EX, 1, 0)
+            # The kernel's lock is had or not, however often it was asked for: the outermost block gives it back.
+            if not self._depth:
+                fcntl.lockf(self.handle, fcntl.LOCK_EX, 1, 0)
+            self._depth += 1
             try:
                 yield
             finally:
-                fcntl.lockf(self.handle, fcntl.LOCK_UN, 1, 0)
+                self._depth -= 1
+                if not self._depth:
+                    fcntl.lockf(self.handle, fcntl.LOCK_UN, 1, 0)
 
     def _entries(self) -> list[tuple[bytes, int, int, int, int]]:
         header = os.pread(self.handle, _HEADER_BYTES, 0)

@@ -1,0 +1,77 @@
+"""A process that fills a region which it was given, and may be told to die while it does.
+
+`python -m tests.data.filling HANDLE LOG ROWS SECONDS FALLS GO`: when the file GO is there, holds rows 0 to ROWS - 1 of `dataset()`,
+SECONDS a rendering; at its write number FALLS (0: never) it writes half of it and is killed. Prints a digest of what it read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from crosswind.data import resident
+from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.dataset import AttributedDataset
+
+N, SHAPE = 5000, (32, 32, 3)
+
+
+def picture(rows: np.ndarray) -> np.ndarray:
+    """What each row shows: a function of the row alone."""
+    grid = np.arange(np.prod(SHAPE), dtype=np.int64)
+    return ((rows[:, None] * 7919 + grid * (rows[:, None] % 13 + 1)) % 251).astype(np.uint8).reshape(-1, *SHAPE)
+
+
+def dataset(seen: Callable[[np.ndarray], object] = lambda rows: None, n: int = N) -> AttributedDataset:
+    """`n` rows; `seen` is called with those that are rendered."""
+
+    def images(rows: np.ndarray) -> np.ndarray:
+        seen(rows)
+        return picture(rows)
+
+    table = AttributeTable((Attribute("half", ("first", "second")),), (np.arange(n) * 2 // n)[None].astype(np.uint8))
+    return AttributedDataset("pictures", table, images, SHAPE)
+
+
+def digest_of(pixels: np.ndarray) -> str:
+    return hashlib.sha256(pixels.tobytes()).hexdigest()
+
+
+def main(arguments: list[str]) -> None:
+    handle, log, rows, seconds, falls = int(arguments[0]), arguments[1], int(arguments[2]), float(arguments[3]), int(arguments[4])
+    write, writes = os.pwrite, 0
+
+    def falling(to: int, data: bytes, place: int) -> int:
+        nonlocal writes
+        writes += 1
+        if writes == falls:
+            write(to, memoryview(data)[: len(data) // 2], place)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(to, data, place)
+
+    def seen(asked: np.ndarray) -> None:
+        out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        write_all = "".join(f"{os.getpid()} {row}\n" for row in asked).encode()
+        os.write(out, write_all)
+        os.close(out)
+        time.sleep(seconds)
+
+    resident.share(handle)
+    print("ready", flush=True)
+    while not Path(arguments[5]).exists():
+        time.sleep(0.005)
+    os.pwrite = falling  # type: ignore[assignment]
+    held = resident.ResidentRows(dataset(seen), np.arange(rows), evaluation=False)
+    held.bring()
+    print(digest_of(held.take(np.arange(rows))), held.held(), f"{held.waited:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
