@@ -1,0 +1,156 @@
+"""Batches are the same bits, whether pixels are held, held in part, or read ahead; and say how long they waited."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import DATA, rows_of, run, same_weights, split
+
+from crosswind.core.errors import DataError
+from crosswind.data.budget import bounded
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import DerivedAttribute, derive
+from crosswind.methods.base import Stage
+from crosswind.methods.erm import ERM
+from crosswind.training.loader import AHEAD, EvaluationRows, TrainingRows
+from crosswind.training.settings import TrainingSettings
+
+ROW = 8 * 8 * 3 + 8
+
+
+class Counted:
+    """The tiny world with a count of the rows that were rendered."""
+
+    def __init__(self, seconds: float = 0.0, mode: str | None = None) -> None:
+        self.rows: Counter[int] = Counter()
+        self.calls: list[tuple[str, list[int]]] = []
+
+        def images(rows: np.ndarray) -> np.ndarray:
+            time.sleep(seconds)
+            self.rows.update(rows.tolist())
+            self.calls.append((threading.current_thread().name, rows.tolist()))
+            return DATA.pixels(rows)
+
+        self.data = replace(DATA, images=images)
+        if mode is not None:
+            levels = (None, {"severity": 1}, {"severity": 5})
+            self.data = derive(self.data, DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", levels, mode))
+
+
+def batches(data: AttributedDataset, steps: int = 9) -> list[torch.Tensor]:
+    rows = split().train
+    if data.derived is not None:
+        rows = replace(rows, rows=rows.rows * 3 + rows.rows % 3)
+    made = TrainingRows(rows, data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+    return [made.batch(step, steps).x for step in range(steps)]
+
+
+def predicted(data: AttributedDataset, resident: bool) -> list[torch.Tensor]:
+    rows = rows_of(DATA, np.arange(100, 180))
+    if data.derived is not None:
+        rows = replace(rows, rows=rows.rows * 3 + rows.rows % 3)
+    settings = TrainingSettings(evaluation_batch=32)
+    made = EvaluationRows(rows, data, settings, resident=resident)  # type: ignore[arg-type]
+    some = np.arange(5, 70, 3)
+    whole = [x for x, _ in made.batches(padded=True)]
+    return [*whole, *(x for x, _ in made.batches(some, padded=False)), *(x for x, _ in made.batches(padded=False))]
+
+
+@pytest.mark.parametrize("mode", [None, "fixed"])
+@pytest.mark.parametrize("rows", [0, 33])
+def test_held_and_streamed_batches_are_the_same_bits(mode: str | None, rows: int) -> None:
+    held = batches(Counted(mode=mode).data)
+    shown = [predicted(Counted(mode=mode).data, resident) for resident in (True, False)]
+    with bounded(rows * ROW):
+        streamed = batches(Counted(mode=mode).data)
+        later = [predicted(Counted(mode=mode).data, resident) for resident in (True, False)]
+    assert all(torch.equal(a, b) for a, b in zip(held, streamed, strict=True))
+    for other in (shown[1], *later):
+        assert len(other) == len(shown[0]) and all(torch.equal(a, b) for a, b in zip(shown[0], other, strict=True))
+    assert len(shown[0]) == 3 + 1 + 3 and len(shown[0][2]) == 32 and len(shown[0][6]) == 16
+
+
+def test_a_held_row_is_rendered_once_for_all_runs_and_sets() -> None:
+    world = Counted()
+    for seed in range(2):
+        run(ERM(), data=world.data, seed=seed)
+    wanted = {*range(60), *range(90, 195)}
+    assert world.rows == dict.fromkeys(wanted, 1)
+
+
+def test_a_streamed_run_is_the_same_run() -> None:
+    held = run(ERM(), data=Counted().data)
+    with bounded(20 * ROW):
+        world = Counted()
+        streamed = run(ERM(), data=world.data)
+    assert same_weights(held, streamed) and held.history[-1]["validation"] == streamed.history[-1]["validation"]
+    assert max(world.rows.values()) > 1
+    logits = (item.predictions["last"]["test"].logits for item in (held, streamed))
+    assert np.array_equal(*logits)
+
+
+def test_the_next_batches_are_read_in_a_thread_and_no_more_of_them() -> None:
+    world = Counted()
+    with bounded(0):
+        rows = TrainingRows(split().train, world.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+        first = rows.batch(0, 4).ids.tolist()
+        deadline = time.monotonic() + 20
+        while len(world.calls) < 1 + AHEAD and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert [name.startswith("pixels") for name, _ in world.calls] == [True] * (1 + AHEAD)
+        assert world.calls[0][1] == first
+        ids = [first, *(rows.batch(step, 4).ids.tolist() for step in (1, 2, 3))]
+        assert [asked for _, asked in world.calls] == ids, "four steps, four readings"
+        # Another order, and a step out of turn: nothing that was read ahead is taken for it.
+        rows.begin(Stage("other"))
+        batch = rows.batch(0, 4)
+        assert torch.equal(batch.x, torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2).float() * (2 / 255) - 1)
+        out_of_turn = rows.batch(3, 4)
+        assert out_of_turn.ids.tolist() == rows.rows_of(3)[0].tolist()
+
+
+def test_what_was_waited_for_is_told() -> None:
+    slow = Counted(seconds=0.05)
+    with bounded(0):
+        rows = TrainingRows(split().train, slow.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+        assert rows.waited == 0.0
+        rows.batch(0, 1)
+        assert rows.waited >= 0.04
+        shown = EvaluationRows(split().train, slow.data, TrainingSettings(evaluation_batch=20), resident=True)  # type: ignore[arg-type]
+        list(shown.batches(padded=True))
+        assert shown.waited >= 0.04
+    held = TrainingRows(split().train, slow.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+    held.batch(0, 1)
+    assert held.waited == 0.0
+
+
+def test_an_image_that_is_damaged_later_fails_the_run_with_its_sentence() -> None:
+    def images(rows: np.ndarray) -> np.ndarray:
+        if (rows == 7).any():
+            raise DataError("row 7: 'a.png' is no whole image")
+        return DATA.pixels(rows)
+
+    data = replace(DATA, images=images)
+    for size in (None, 0, 5 * ROW):
+        with bounded(size), pytest.raises(DataError, match="row 7: 'a.png'"):
+            run(ERM(), data=data)
+
+
+def test_threads_that_read_end_with_their_rows() -> None:
+    with bounded(0):
+        rows = TrainingRows(split().train, Counted().data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+        rows.batch(0, 9)
+        readers = [thread for thread in threading.enumerate() if thread.name.startswith("pixels")]
+        assert readers
+        del rows
+        gc.collect()
+        for thread in readers:
+            thread.join(timeout=20)
+            assert not thread.is_alive()
