@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections import Counter
 from typing import Any
 
@@ -33,7 +34,10 @@ def spans(profile: Profile) -> Counter[str]:
 def test_a_traced_run_has_the_same_bits_and_a_silent_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     plain = run(ERM(), **LONG)
     profile = Profile("cpu")
+    begun = time.perf_counter()
     traced = run(ERM(), **LONG, profile=profile)
+    taken = time.perf_counter() - begun
+    assert 0 < profile.seconds <= taken - traced.cost["total_seconds"], "the trace is none of the run's cost"
     assert numbers(plain) == numbers(traced) and same_weights(plain, traced)
     assert profile.trouble == ""
     found = spans(profile)

@@ -105,6 +105,8 @@ def fit(
             run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base, meter, profile)
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
+        if profile is not None:
+            meter.leave_out(profile.seconds)
         return run.result()
 
 

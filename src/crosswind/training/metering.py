@@ -64,12 +64,16 @@ class Meter:
 
     def settle(self, *parts: str) -> None:
         """What readers waited since the last time was counted as these parts: count it as waiting instead."""
-        waited = math.fsum(getattr(reader, "waited", 0.0) for reader in self._readers)
+        waited = math.fsum(reader.waited for reader in self._readers)
         since, self._waited = waited - self._waited, waited
         moved = min([since, *(self.seconds[part] for part in parts)])
         for part in parts:
             self.seconds[part] -= moved
         self.seconds["waiting"] += moved
+
+    def leave_out(self, seconds: float) -> None:
+        """These seconds, which no part claimed, are none of the run's."""
+        self._started += seconds
 
     def include(self, other: Meter) -> None:
         """Add what a training inside this run took: the base that a method trains first."""

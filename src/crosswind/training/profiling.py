@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -28,13 +29,14 @@ _ROWS = 25
 
 
 class Profile:
-    """Traces of one training: a context manager around it. Nothing of it may fail the run: what went wrong is one sentence in `trouble`.
+    """Traces of one training: a context manager around it. Nothing of it may fail the run.
 
-    `trace`: gzipped JSON for ui.perfetto.dev or chrome://tracing. `table`: the operators that took most. Both are empty where there
-    is `trouble`.
+    `trace`: gzipped JSON for ui.perfetto.dev or chrome://tracing. `table`: the operators that took most. Where there is none,
+    `trouble` says why in one sentence. `seconds`: what starting, ending and writing traces took, which is none of the training's.
     """
 
     def __init__(self, device: str) -> None:
+        self.seconds = 0.0
         self.trace = b""
         self.table = ""
         self.trouble = "the run had no step left to trace"
@@ -87,13 +89,14 @@ class Profile:
     def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
         self._stop("training steps")
         if self._found and raised is None:
-            try:
-                self._finish()
-            except Exception as error:
-                self.trouble = f"torch's profiler gave no trace: {one_line(str(error))}"
+            with self._apart():
+                try:
+                    self._finish()
+                except Exception as error:
+                    self.trouble = f"torch's profiler gave no trace: {one_line(str(error))}"
 
     def _start(self) -> None:
-        with _quiet():
+        with self._apart():
             try:
                 self._active = torch.profiler.profile(activities=self._activities, acc_events=True)
                 self._active.start()
@@ -105,7 +108,7 @@ class Profile:
         self._leave()
         ended, self._active = self._active, None
         if ended is not None:
-            with _quiet():
+            with self._apart():
                 try:
                     ended.stop()
                     self._found.append((title, ended))
@@ -122,6 +125,13 @@ class Profile:
         span, self._span = self._span, None
         if span is not None:
             span.__exit__(None, None, None)
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        with _quiet():
+            yield
+        self.seconds += time.perf_counter() - begun
 
     def _finish(self) -> None:
         events, lines = [], []
@@ -144,8 +154,7 @@ def _events(found: Any) -> tuple[list[dict[str, Any]], int]:
     handle, name = tempfile.mkstemp(suffix=".json")
     os.close(handle)
     try:
-        with _quiet():
-            found.export_chrome_trace(name)
+        found.export_chrome_trace(name)
         events = json.loads(Path(name).read_text(encoding="utf-8", errors="replace"))["traceEvents"]
     finally:
         Path(name).unlink(missing_ok=True)
