@@ -89,30 +89,29 @@ def train(
     model: str = "resnet-w16",
     seed: int = 0,
     knobs: Mapping[str, Any] | None = None,
+    memory: str | int | None = None,
     **training: Any,
 ) -> Trajectory:
     """Train a method by name on a split. `knobs` are the method's settings, other words the training loop's (`steps=300`).
 
+    `memory`: the most that pixels may take, such as "8GB"; half of what there is by default. What does not fit is read ahead.
     Returns the trajectory: history, the selected steps and the predictions of every selection rule on every set.
     """
     import torch
 
+    from crosswind.data.budget import bounded, memory_bytes
     from crosswind.training.loop import fit
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
+    size = memory_bytes(memory, "memory")
     torch.set_num_threads(1)  # numbers are the same however many cores there are; parallelise over runs
     known = facts("methods", method, "method")
     built = load_class("methods", method)(**resolve(known.knobs, knobs or {}, "knobs", f"method {method!r}"))
     model_facts = facts("models", model, "model")
     datasets = {dataset.name: dataset} if isinstance(dataset, AttributedDataset) else dict(dataset)
-    return fit(
-        built,
-        split,
-        datasets,
-        ModelSpec(model, resolve(model_facts.knobs, {}, "model", f"model {model!r}")),
-        TrainingSettings.of(training, ""),
-        seed=seed,
-    )
+    spec = ModelSpec(model, resolve(model_facts.knobs, {}, "model", f"model {model!r}"))
+    with bounded(size):
+        return fit(built, split, datasets, spec, TrainingSettings.of(training, ""), seed=seed)
 
 
 def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
@@ -156,20 +155,22 @@ def run_study(
     scale: str | None = None,
     settings: Sequence[str] = (),
     retry_failed: bool = False,
+    memory: str | int | None = None,
     on_event: Callable[[Progress], None] | None = None,
 ) -> StudyResults:
     """Plan a study, execute what its store in `out` does not hold yet, and read the results.
 
     `study`: a study file, the name of a shipped study, or its fields as a mapping. `workers` 0 trains in this process, where every
     class that the program has registered is found; n > 0 trains in n processes, which import the program's file for its classes, so
-    what a script does besides defining them belongs under `if __name__ == "__main__":`. `scale` and `settings` are `--scale` and
-    `--set` of the command line. A key does not know the code of a class: raise its `version` when it computes other numbers, and
-    runs of before are not taken for those of now.
+    what a script does besides defining them belongs under `if __name__ == "__main__":`. `scale`, `settings` and `memory` are
+    `--scale`, `--set` and `--memory` of the command line. A key does not know the code of a class: raise its `version` when it
+    computes other numbers, and runs of before are not taken for those of now.
 
     Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is a row with its reason.
     """
     from crosswind.cli.report import tables_of
     from crosswind.core.registry import outside_modules
+    from crosswind.data.budget import memory_bytes
     from crosswind.studies.build import build_dataset, check_pixels
     from crosswind.studies.drive import drive
     from crosswind.studies.engines.inline import Inline
@@ -180,6 +181,7 @@ def run_study(
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise InputError("workers", f"must be 0 (this process) or a number of processes, not {workers!r}")
+    size = memory_bytes(memory, "memory")
     modules = outside_modules() if workers else []
     if isinstance(study, Mapping):
         planned = make_plan(study_from(study, scale=scale, settings=settings))
@@ -188,7 +190,8 @@ def run_study(
     for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
         check_pixels(build_dataset(values), workers or 1)
     name, resolved = planned.study.name, planned.study.model_dump()
-    with Store.open(out, create=True) as store, Pool(JOB, workers, modules) if workers else Inline(JOB) as engine:
+    engine = Pool(JOB, workers, modules, memory=size) if workers else Inline(JOB, memory=size)
+    with Store.open(out, create=True) as store, engine:
         store.add_plan(name, planned.study.model_dump(exclude_unset=True), resolved, planned.runs)
         limit = planned.study.time_limit
         summary = drive(store, planned.runs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed)

@@ -510,6 +510,7 @@ CASES = [
     Case("unknown verb", None, ("'rum'",), ("rum",)),
     Case("unknown option", edited("seeds", to=1), ("--worker",), ("run", "{study}", "--worker", "2")),
     Case("zero workers", edited("seeds", to=1), ("workers",), ("run", "{study}", "--workers", "0", "--out", "{out}")),
+    Case("words for memory", edited("seeds", to=1), ("--memory: 'lots' is no amount",), ("run", "{study}", "--memory", "lots")),
     Case("words for workers", edited("seeds", to=1), ("workers",), ("run", "{study}", "--workers", "two", "--out", "{out}")),
     Case("set without a value", edited("seeds", to=1), ("--set", "key=value"), plan("--set", "training.steps")),
     Case("set of an unknown key", edited("seeds", to=1), ("training", "'stepz'", "'steps'"), plan("--set", "training.stepz=3")),

@@ -41,6 +41,10 @@ def run_command(
         str | None, typer.Option("--store", metavar="URL", help="Keep results in this PostgreSQL database, files in --out.")
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="SIZE", help="Most memory for pixels, such as 8GB; default: half. Others are read ahead."),
+    ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Trace a few steps of one run of every data set, model and method, to DIR/profile.")
     ] = False,
@@ -48,12 +52,14 @@ def run_command(
 ) -> int:
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
     from crosswind.core.errors import InputError
+    from crosswind.data.budget import memory_bytes
     from crosswind.studies.build import build_dataset, check_pixels
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import load_study, study_path
 
     if store_url is not None and "://" not in store_url:
         raise InputError("--store", f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out")
+    size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
     planned = make_plan(load_study(study, scale, settings or ()), study_path(study).parent)
@@ -69,7 +75,7 @@ def run_command(
     with Store.open(store_url or out, out=out, create=True) as store:
         given = planned.study.model_dump(exclude_unset=True)
         store.add_plan(planned.study.name, given, planned.study.model_dump(), planned.runs)
-        summary = _drive(store, planned, workers or _cores(), retry_failed, out / "profile" if profile else None)
+        summary = _drive(store, planned, workers or _cores(), retry_failed, out / "profile" if profile else None, size)
         status = _finish(store, planned, summary, store_url or str(out), as_json)
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
@@ -104,12 +110,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profile: Path | None) -> Summary:
+def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profile: Path | None, memory: int | None) -> Summary:
     from crosswind.studies.drive import drive
     from crosswind.studies.engines.pool import Pool
 
     distinct = len({run.key for run in planned.runs})
-    with Pool(JOB, min(workers, distinct)) as engine, _Display(planned) as display:
+    with Pool(JOB, min(workers, distinct), memory=memory) as engine, _Display(planned) as display:
         return drive(
             store,
             planned.runs,

@@ -8,6 +8,7 @@ import time
 from typing import Any, final
 
 from crosswind.core.errors import RunError
+from crosswind.data.budget import bounded
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import perform
@@ -25,9 +26,11 @@ class Inline:
     workers = 1
     interruptible = False
 
-    def __init__(self, job: str) -> None:
-        """`job`: the function that executes a run, as `package.module:function`."""
-        self._job = job
+    def __init__(self, job: str, memory: int | None = None) -> None:
+        """`job`: the function that executes a run, as `package.module:function`; `memory`: bytes of pixels that runs may hold,
+        None for half of the memory that there is.
+        """
+        self._job, self._memory = job, memory
         self._task: Task | None = None
 
     def idle(self) -> int:
@@ -51,7 +54,8 @@ class Inline:
 
         try:
             # Through JSON and back, so that the run sees and returns what it would in a worker.
-            event = perform(self._job, json.loads(plain_json(dataclasses.asdict(task))), report)
+            with bounded(self._memory):
+                event = perform(self._job, json.loads(plain_json(dataclasses.asdict(task))), report)
         finally:
             self._task = None
         return [Event(**event, worker="inline")]

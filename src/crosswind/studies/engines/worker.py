@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import CrosswindError, RunError, one_line
+from crosswind.data.resident import share
 from crosswind.studies.artifacts import plain_json, sync_tree
 
 __all__ = ["ONE_THREAD", "load_job", "main", "one_thread", "perform"]
@@ -120,10 +121,8 @@ def main(arguments: list[str]) -> int:
     _end_with(parent, lifeline)
     faulthandler.enable()
     connection = Connection(socket)
-    connection.send_bytes(b'{"kind":"ready"}')
-    from crosswind.data.resident import share  # not sooner: its imports take a while
-
     share(pixels)
+    connection.send_bytes(b'{"kind":"ready"}')
     while True:
         try:
             task = json.loads(connection.recv_bytes())
