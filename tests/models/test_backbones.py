@@ -92,7 +92,8 @@ def test_published_networks_are_torchvisions(name: str, theirs: str, side: int, 
     ours.load_state_dict(their.state_dict())
     x = torch.rand(2, 3, side, side)
     with torch.inference_mode():
-        assert torch.equal(ours(x), their(x)) and float(ours(x).abs().max()) > 0
+        # The same sums, where a map is small in another order.
+        assert torch.allclose(ours(x), their(x), rtol=0, atol=1e-4) and float(ours(x).abs().max()) > 0.1
 
 
 @pytest.mark.slow

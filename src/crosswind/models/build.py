@@ -13,6 +13,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import Form, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
+from crosswind.models.convolution import with_small_map_convolutions
 from crosswind.models.form import check_form
 
 __all__ = ["Backbone", "Model", "build_model", "image_shape"]
@@ -126,7 +127,7 @@ def build_model(
         raise InputError(field, f"needs at least one class, not {n_classes}")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "weights", *((copy,) if copy else ())))
-        return backbone.build(tuple(input_shape), n_classes)
+        return with_small_map_convolutions(backbone.build(tuple(input_shape), n_classes))
 
 
 def image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int]:

@@ -1,0 +1,219 @@
+"""Convolutions onto small maps as matrix products, where the CPU's own kernels take several times as long.
+
+The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The kernels of torch's CPU backend (oneDNN) spend most of
+their time on the padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map takes seven times as long as the products
+that it consists of, its bfloat16 weight gradient twenty times. `benchmarks/convolution.py` has the figures that the limits below
+come from. Same sums, other order: results differ by rounding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Product", "Shape", "SmallMapConv2d", "products", "with_small_map_convolutions"]
+
+FEW, SOME = 4, 16
+"""Pixels of the written map up to which products win always, and where channels are many."""
+MANY_CHANNELS = 32_768
+"""Input times output channels."""
+
+
+class Shape(NamedTuple):
+    """Side lengths of a convolution: input, output, kernel, stride and padding, height first."""
+
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+    @property
+    def pixels(self) -> int:
+        """Of the output."""
+        return self.out_height * self.out_width
+
+
+class Product(NamedTuple):
+    """One row of an input window and what it is multiplied with.
+
+    Output pixel (`row`, `column`) takes input pixels (`of`, `start` to `end`) times kernel row `tap` from column `left` on; `first`
+    of its window.
+    """
+
+    row: int
+    column: int
+    of: int
+    start: int
+    end: int
+    tap: int
+    left: int
+    first: bool
+
+
+class SmallMapConv2d(nn.Conv2d):
+    """torch's convolution, by matrix products where the map is small, the input is on the CPU and in channels-last memory."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[n, c, h, w] -> [n, k, h', w']."""
+        # torch.func's transforms want a rule of their own for every hand-written backward pass.
+        shape = None if torch._C._are_functorch_transforms_active() else self._shape_of(input)
+        if shape is None:
+            return super().forward(input)
+        x, weight, bias = input, self.weight, self.bias
+        if torch.is_autocast_enabled("cpu"):
+            kind = torch.get_autocast_dtype("cpu")
+            x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
+        if not _pays(shape, x, weight):
+            return super().forward(input)
+        out: Tensor = _Convolution.apply(x, weight, bias, shape)  # type: ignore[no-untyped-call]
+        return out
+
+    def _shape_of(self, x: Tensor) -> Shape | None:
+        """The sides, None for a convolution or an input of another kind."""
+        plain = self.groups == 1 and self.dilation == (1, 1) and self.padding_mode == "zeros" and not isinstance(self.padding, str)
+        if not plain or x.ndim != 4 or x.device.type != "cpu" or not x.is_contiguous(memory_format=torch.channels_last):
+            return None
+        kernel, stride, padding = (_pair(value) for value in (self.kernel_size, self.stride, self.padding))
+        sides = x.shape[2], x.shape[3]
+        out = [(side + 2 * p - k) // s + 1 for side, p, k, s in zip(sides, padding, kernel, stride, strict=True)]
+        if min(out) < 1 or out[0] * out[1] > SOME:
+            return None
+        return Shape(*sides, *out, kernel, stride, padding)
+
+
+def with_small_map_convolutions(model: nn.Module) -> nn.Module:
+    """`model` itself, its plain convolutions made `SmallMapConv2d`: parameters, names and initial weights stay as they are."""
+    for part in model.modules():
+        if type(part) is nn.Conv2d:
+            # In place of a new module in every parent: a convolution may stand in two, and in lists that hold it by identity.
+            part.__class__ = SmallMapConv2d
+    return model
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.shape = shape
+        if not _by_rows(shape, x, weight):
+            return torch.conv2d(x, weight, bias, shape.stride, shape.padding)
+        pixels, taps = x.permute(0, 2, 3, 1), weight.permute(0, 2, 3, 1)
+        out = x.new_empty(len(x), shape.out_height, shape.out_width, len(weight))
+        for item in products(shape):
+            window = pixels[:, item.of, item.start : item.end].flatten(1)
+            kernel = taps[:, item.tap, item.left : item.left + item.end - item.start].flatten(1).t()
+            into = out[:, item.row, item.column]
+            if not item.first:
+                into.addmm_(window, kernel)
+            elif bias is None:
+                torch.mm(window, kernel, out=into)
+            else:
+                torch.addmm(bias, window, kernel, out=into)
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        (gradient,) = gradients
+        x, weight = ctx.saved_tensors
+        shape, wanted = ctx.shape, ctx.needs_input_grad
+        # A second derivative goes through torch's own formulas.
+        own = not torch.is_grad_enabled()
+        gradient = gradient.contiguous(memory_format=torch.channels_last)
+        by_rows = own and _by_rows(shape, x, weight)
+        into_input = _input_gradient(gradient, x, weight, shape) if by_rows and wanted[0] else None
+        into_weight = _weight_gradient(gradient, x, weight, shape) if own and wanted[1] else None
+        missing = [wanted[0] and into_input is None, wanted[1] and into_weight is None, wanted[2]]
+        rest: list[Tensor | None] = [None, None, None]
+        if any(missing):
+            sizes = [len(weight)] if wanted[2] else None
+            rest = list(
+                torch.ops.aten.convolution_backward(
+                    gradient, x, weight, sizes, shape.stride, shape.padding, (1, 1), False, (0, 0), 1, missing
+                )
+            )
+        return rest[0] if into_input is None else into_input, rest[1] if into_weight is None else into_weight, rest[2], None
+
+
+def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
+    taps, errors = weight.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
+    out = torch.zeros_like(x).permute(0, 2, 3, 1)
+    for item in products(shape):
+        kernel = taps[:, item.tap, item.left : item.left + item.end - item.start].flatten(1)
+        out[:, item.of, item.start : item.end].view(len(x), -1).addmm_(errors[:, item.row, item.column], kernel)
+    return out.permute(0, 3, 1, 2)
+
+
+def _weight_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
+    pixels, errors = x.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
+    if x.dtype != torch.float32:
+        # In one product, because each sum into a bfloat16 tensor would round once more.
+        windows = _windows(pixels, shape)
+        made = errors.flatten(0, 2).t() @ windows
+        return made.view(len(weight), *shape.kernel, x.shape[1]).permute(0, 3, 1, 2)
+    out = x.new_zeros(len(weight), *shape.kernel, x.shape[1])
+    for item in products(shape):
+        into = out[:, item.tap, item.left : item.left + item.end - item.start].view(len(weight), -1)
+        into.addmm_(errors[:, item.row, item.column].t(), pixels[:, item.of, item.start : item.end].flatten(1))
+    return out.permute(0, 3, 1, 2)
+
+
+def _windows(pixels: Tensor, shape: Shape) -> Tensor:
+    """The window of every output pixel, zeros where it leaves the map: [n, h, w, c] -> [n h' w', kernel c]."""
+    padded = nn.functional.pad(pixels, (0, 0, shape.padding[1], shape.padding[1], shape.padding[0], shape.padding[0]))
+    n, row, column, channel = padded.stride()
+    sides = (len(pixels), shape.out_height, shape.out_width, *shape.kernel, pixels.shape[3])
+    strides = (n, row * shape.stride[0], column * shape.stride[1], row, column, channel)
+    return padded.as_strided(sides, strides).reshape(len(pixels) * shape.pixels, -1)
+
+
+@cache
+def products(shape: Shape) -> tuple[Product, ...]:
+    """The products that a convolution consists of, those with padding left out, by output pixel."""
+    out = []
+    across = list(_windows_along(shape.width, shape.out_width, shape.kernel[1], shape.stride[1], shape.padding[1]))
+    down = _windows_along(shape.height, shape.out_height, shape.kernel[0], shape.stride[0], shape.padding[0])
+    for (row, top, bottom, tap), (column, start, end, left) in itertools.product(down, across):
+        out += [Product(row, column, of, start, end, tap + of - top, left, of == top) for of in range(top, bottom)]
+    return tuple(out)
+
+
+def _windows_along(side: int, out: int, kernel: int, stride: int, padding: int) -> Iterator[tuple[int, int, int, int]]:
+    """For each place of the output: it, the first and the last + 1 input place that it sees, and the first kernel place used."""
+    for place in range(out):
+        begin = place * stride - padding
+        yield place, max(0, begin), min(side, begin + kernel), max(0, -begin)
+
+
+def _many(weight: Tensor) -> bool:
+    return weight.shape[0] * weight.shape[1] >= MANY_CHANNELS
+
+
+def _by_rows(shape: Shape, x: Tensor, weight: Tensor) -> bool:
+    """Whether output and input gradient are made by products."""
+    return _reached(shape) and (shape.pixels <= FEW or (x.dtype == torch.float32 and _many(weight)))
+
+
+def _pays(shape: Shape, x: Tensor, weight: Tensor) -> bool:
+    if x.dtype == torch.bfloat16 == weight.dtype:
+        # The weight gradient at least; without one, only what products do better.
+        return _reached(shape) and (_by_rows(shape, x, weight) or (torch.is_grad_enabled() and weight.requires_grad))
+    return x.dtype == torch.float32 == weight.dtype and _by_rows(shape, x, weight)
+
+
+@cache
+def _reached(shape: Shape) -> bool:
+    """Whether every output pixel sees some input: padding wider than the kernel leaves pixels that see nothing."""
+    seen = {(item.row, item.column) for item in products(shape)}
+    return len(seen) == shape.pixels and all(item.end > item.start for item in products(shape))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (int(value[0]), int(value[1]))

@@ -1,0 +1,149 @@
+"""Convolutions by products equal torch's own, forwards, backwards and twice backwards, and are taken where they are said to be."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from crosswind.models.build import build_model
+from crosswind.models.convolution import Shape, SmallMapConv2d, products, with_small_map_convolutions
+
+# in, out, side, kernel, stride, padding
+CASES = [
+    (64, 64, 2, 3, 1, 1),
+    (64, 128, 4, 3, 2, 1),
+    (64, 128, 4, 1, 2, 0),
+    (256, 256, 4, 3, 1, 1),
+    (5, 7, 1, 3, 1, 1),
+    (5, 7, 3, 3, 2, 1),
+    (5, 7, 5, 5, 3, 2),
+    (3, 4, 5, 3, 3, 1),
+    (3, 4, 4, 7, 3, 3),
+    (3, 4, 4, (3, 1), (2, 3), (0, 0)),
+]
+
+
+def pair_of(case: tuple, bias: bool = False) -> tuple[nn.Conv2d, SmallMapConv2d, torch.Tensor]:
+    """torch's convolution, ours with the same weights, and an input."""
+    before, after, side, kernel, stride, padding = case
+    torch.manual_seed(0)
+    theirs = nn.Conv2d(before, after, kernel, stride, padding, bias=bias).to(memory_format=torch.channels_last)
+    ours = with_small_map_convolutions(copy.deepcopy(theirs))
+    assert type(ours) is SmallMapConv2d and type(theirs) is nn.Conv2d
+    return theirs, ours, torch.randn(6, before, side, side + (before < 64)).to(memory_format=torch.channels_last)
+
+
+def passed(model: nn.Module, x: torch.Tensor, bf16: bool) -> list[torch.Tensor]:
+    """Output, gradient of the input, gradients of the parameters."""
+    x = x.clone().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+        out = model(x)
+    errors = torch.from_numpy(np.random.default_rng(1).normal(size=tuple(out.shape))).to(out.dtype)
+    out.backward(errors.contiguous(memory_format=torch.channels_last))
+    return [out.detach(), x.grad, *(parameter.grad for parameter in model.parameters())]
+
+
+def taken(model: nn.Module, x: torch.Tensor) -> bool:
+    return type(model(x.clone().requires_grad_()).grad_fn).__name__ == "_ConvolutionBackward"
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_products_give_what_torch_gives(case, bf16, bias) -> None:
+    """Up to rounding: 1e-5 of the largest value in float32, a hundredth in bfloat16 (eight bits, two or three sums)."""
+    theirs, ours, x = pair_of(case, bias)
+    assert taken(ours, x)
+    for a, b in zip(passed(theirs, x, bf16), passed(ours, x, bf16), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+        assert (a - b).abs().max() <= (1.5e-2 if bf16 else 1e-5) * a.abs().max()
+
+
+def test_products_leave_out_the_padding() -> None:
+    """A 3 x 3 kernel on a 2 x 2 map with a border of one: each of four pixels sees four, two rows of two: 8 products of 36 taps."""
+    found = products(Shape(2, 2, 2, 2, (3, 3), (1, 1), (1, 1)))
+    assert len(found) == 8 and sum(item.end - item.start for item in found) == 16
+    # Output pixel (1, 1) sees input rows 0 and 1 by kernel rows 0 and 1, columns 0 to 2 from kernel column 0 on.
+    assert [(p.of, p.tap, p.start, p.end, p.left) for p in found if (p.row, p.column) == (1, 1)] == [
+        (0, 0, 0, 2, 0),
+        (1, 1, 0, 2, 0),
+    ]
+
+
+def test_a_large_map_and_other_kinds_stay_with_torch() -> None:
+    """Bit-equal, since it is torch's own call: large maps, groups, dilation, other layouts, float64, padding by reflection."""
+    odd = [
+        (nn.Conv2d(64, 64, 3, padding=1), torch.randn(2, 64, 8, 8)),
+        (nn.Conv2d(128, 128, 3, padding=1), torch.randn(2, 128, 4, 4)),  # few channels
+        (nn.Conv2d(8, 8, 3, padding=1, groups=2), torch.randn(2, 8, 2, 2)),
+        (nn.Conv2d(8, 8, 2, dilation=2, padding=1), torch.randn(2, 8, 2, 2)),
+        (nn.Conv2d(8, 8, 3, padding="same"), torch.randn(2, 8, 2, 2)),
+        (nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect"), torch.randn(2, 8, 2, 2)),
+        (nn.Conv2d(8, 8, 3, padding=1).double(), torch.randn(2, 8, 2, 2).double()),
+        (nn.Conv2d(8, 8, 1, padding=2), torch.randn(2, 8, 1, 1)),  # pixels of the output that see nothing
+    ]
+    for theirs, x in odd:
+        ours, x = with_small_map_convolutions(copy.deepcopy(theirs)), x.to(memory_format=torch.channels_last)
+        assert not taken(ours, x), theirs
+        assert torch.equal(theirs(x), ours(x))
+    theirs, ours, x = pair_of(CASES[0])
+    assert not taken(ours, x.contiguous())
+    assert ours(x[0]).shape == theirs(x[0]).shape  # an image without a batch
+    assert with_small_map_convolutions(nn.ConvTranspose2d(3, 3, 2)).__class__ is nn.ConvTranspose2d
+
+
+def test_the_second_derivative_is_torch_s() -> None:
+    """A penalty on the gradient of the input goes through as it does with torch's convolution."""
+    made = []
+    for model in pair_of((6, 5, 1, 3, 1, 1))[:2]:
+        given = torch.linspace(-1, 1, 24).view(2, 6, 1, 2).to(memory_format=torch.channels_last).requires_grad_()
+        assert (type(model(given).grad_fn).__name__ == "_ConvolutionBackward") == isinstance(model, SmallMapConv2d)
+        (slope,) = torch.autograd.grad(model(given).square().sum(), given, create_graph=True)
+        made.append(torch.autograd.grad(slope.square().sum(), [model.weight, given]))
+    for a, b in zip(*made, strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5 * float(a.abs().max()))
+
+
+def test_transforms_of_functions_get_torch_s_convolution() -> None:
+    """torch.func.vmap and grad work on it."""
+    theirs, ours, x = pair_of((6, 5, 2, 3, 1, 1))
+
+    def loss(part: nn.Module, image: torch.Tensor) -> torch.Tensor:
+        return part(image[None]).square().sum()
+
+    made = [torch.func.vmap(torch.func.grad(lambda image, part=part: loss(part, image)))(x) for part in (theirs, ours)]
+    assert torch.allclose(*made, atol=1e-5)
+
+
+def test_no_gradient_is_made_that_nobody_wants() -> None:
+    theirs, ours, x = pair_of(CASES[1], bias=True)
+    for wanted in itertools.product([False, True], repeat=3):
+        made = []
+        for model in (theirs, ours):
+            model.zero_grad()
+            model.weight.requires_grad_(wanted[0])
+            model.bias.requires_grad_(wanted[1])
+            given = x.clone().requires_grad_(wanted[2])
+            out = model(given)
+            assert out.requires_grad == any(wanted)
+            if any(wanted):
+                out.sum().backward()
+            made.append([model.weight.grad, model.bias.grad, given.grad])
+        for a, b in zip(*made, strict=True):
+            assert (a is None) == (b is None)
+            assert a is None or torch.allclose(a, b, rtol=1e-4, atol=1e-4 * float(a.abs().max()))
+
+
+@pytest.mark.parametrize(("name", "many"), [("resnet-w16", 20), ("small-cnn", 3), ("vit-tiny", 1)])
+def test_models_are_built_with_it_under_the_same_names(name, many) -> None:
+    model = build_model(name, {}, (3, 32, 32), 3, 0)
+    found = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
+    assert len(found) == many and all(type(part) is SmallMapConv2d for part in found)
+    assert copy.deepcopy(model).load_state_dict(model.state_dict())
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, 32, 32)
+    plain = model.eval()(x)
+    assert torch.allclose(model.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last)), plain, atol=1e-4)
