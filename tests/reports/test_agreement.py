@@ -232,16 +232,24 @@ def by_rule(raw: Raw) -> Rows:
     return rows
 
 
-def cost(raw: Raw) -> Rows:
-    rows = [["data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", "images/s", "peak MiB"]]
+PARTS = {"data": "data", "step": "step", "evaluation": "evaluation", "waiting": "waiting", "prepare": "start-up", "other": "other"}
+
+
+def times(raw: Raw) -> Rows:
+    columns = ["data", "model", "method", "runs", "mean s", "least s", "most s", "sum h"]
+    rows = [[*columns, *(f"{word} %" for word in PARTS.values()), "images/s", "peak MiB"]]
     done = [run for run in raw.runs if run["status"] in ("finished", "diverged")]
     for data, model, method in dict.fromkeys((run["data"], run["model"], run["method"]) for run in done):
         some = [run for run in done if (run["data"], run["model"], run["method"]) == (data, model, method)]
-        took = [run["seconds"] for run in some]
+        took = [run["cost"].get("total_seconds", run["seconds"]) for run in some]
         speed = [run["cost"]["images_per_second"] for run in some if run["cost"].get("images_per_second") is not None]
         memory = [run["cost"]["peak_memory_bytes"] for run in some if run["cost"].get("peak_memory_bytes") is not None]
         row = [data, model, method, str(len(some)), f"{fmean(took):.2f}", f"{min(took):.2f}", f"{max(took):.2f}"]
-        row += [f"{sum(took) / 3600:.3f}", f"{fmean(speed):.0f}" if speed else "-", f"{max(memory) / 2**20:.0f}" if memory else "-"]
+        row.append(f"{sum(took) / 3600:.3f}")
+        for part in PARTS:
+            spent = [run["cost"][f"{part}_seconds"] for run in some if f"{part}_seconds" in run["cost"]]
+            row.append(f"{100 * sum(spent) / sum(took):.1f}" if spent else "-")
+        row += [f"{fmean(speed):.0f}" if speed else "-", f"{max(memory) / 2**20:.0f}" if memory else "-"]
         rows.append(row)
     return rows
 
@@ -308,7 +316,7 @@ def expected(raw: Raw) -> list[tuple[str, Rows]]:
         out += [("accuracy", by_shift(raw, rule, "accuracy")), ("seeds-accuracy", every_seed(raw, rule))]
         out += [("worst-group", worst_groups(raw, rule)), ("ece", by_shift(raw, rule, "ece"))]
     out += [("ranks", ranks(raw, rule)) for rule in raw.resolved["selection"]]
-    out += [("rules", by_rule(raw)), ("cost", cost(raw)), ("runs", states(raw))]
+    out += [("rules", by_rule(raw)), ("time", times(raw)), ("runs", states(raw))]
     more = [("trouble", trouble(raw)), ("warnings", warnings(raw))]
     return out + [(name, rows) for name, rows in more if len(rows) > 1]
 
@@ -335,6 +343,7 @@ def check(out: Path, printed: str) -> int:
         for kind in order:
             rows = [rows for name, rows in wanted if name == kind][place]
             assert whole(blocks, rows[0]) == rows, f"text: {kind}"
+    assert whole(blocks, times(raw)[0]) == times(raw)
     assert whole(blocks, states(raw)[0]) == states(raw)
     assert blocks == []
     return numbers_in(reader.found)
@@ -357,8 +366,20 @@ def test_every_number_of_a_small_store(tmp_path: Path, reported: Callable[[Path]
     assert check(out, reported(out)) == 173
 
 
+def test_every_second_of_a_small_store(tmp_path: Path, reported: Callable[[Path], str]) -> None:
+    out = whole_store(tmp_path / "out")
+    with closing(sqlite3.connect(out / "store.sqlite")) as connection, connection:
+        for place, (key,) in enumerate(connection.execute("SELECT key FROM runs ORDER BY key").fetchall()):
+            parts = {f"{part}_seconds": (1 + number) * (0.1 + 0.01 * place) for number, part in enumerate(PARTS)}
+            told = {**parts, "total_seconds": sum(parts.values()), "images_per_second": 100.5 + place}
+            told |= {"validation_seconds": 0.05, "peak_memory_bytes": 3e8 + 1e7 * place, "peak_memory_of_run": 1.0}
+            connection.execute("UPDATE runs SET cost = ? WHERE key = ?", (json.dumps(told), key))
+    shares = check(out, reported(out)) - 173
+    assert shares == 2 * len(PARTS)  # two methods
+
+
 @pytest.mark.slow
 def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str]) -> None:
     out = tmp_path / "out"
     assert _status(["run", "demo", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", "seeds=2"]) == 0
-    assert check(out, reported(out)) == 595
+    assert check(out, reported(out)) == 595 + 2 * len(PARTS)

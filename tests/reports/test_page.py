@@ -22,7 +22,7 @@ BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := 
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
 
 REASON = "the loss <script>window.broken = true</script> is not defined & the run ended"
-FIGURES = 12  # five shifts and the test rows; change, seeds, worst groups; ranks; selection rules; cost
+FIGURES = 12  # five shifts and the test rows; change, seeds, worst groups; ranks; selection rules; time
 
 pytestmark = pytest.mark.slow  # a browser, and a study to look at
 
@@ -135,7 +135,7 @@ def test_every_figure_has_words_and_numbers(browser: Any, store: Path) -> None:
     for i in range(places.count()):
         assert places.nth(i).get_attribute("role") == "img"
         assert len(places.nth(i).get_attribute("aria-label") or "") > 40
-    assert page.locator("figure.plot:has(details.numbers table)").count() == FIGURES - 1  # the table of cost stands open below it
+    assert page.locator("figure.plot:has(details.numbers table)").count() == FIGURES - 1  # the table of times stands open below it
     page.context.close()
 
 
@@ -150,7 +150,7 @@ def test_the_tables_of_the_page_are_those_of_the_text(browser: Any, store: Path,
         [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim()))]))"""
     )
     page.context.close()
-    assert len(tables) == 5
+    assert len(tables) == 6
     for table in tables:
         shown = [
             ["-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row]

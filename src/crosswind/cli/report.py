@@ -132,15 +132,20 @@ def _print(tables: list[Table], form: str, out: Path | None) -> None:
 
 def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
     """The tables of one study: those that a person reads, or one of every number."""
+    from crosswind.reports.costs import time_tables
     from crosswind.reports.gather import damage_named
     from crosswind.reports.tables import number_table, result_tables
 
     resolved = store.study(study)["resolved"]
     with damage_named(store.name, study):
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
-        results = [row for row in store.results(study, groups=False) if row.get("role") != "base"]
+        runs = store.runs(study)
+        results = [row for row in store.results(study, groups=False, runs=runs) if row.get("role") != "base"]
         reference, selection = str(resolved["reference"]), [str(rule) for rule in resolved["selection"]]
-        return [number_table(results, reference, selection)] if tidy else result_tables(results, reference, selection)
+        if tidy:
+            return [number_table(results, reference, selection)]
+        *places, states = result_tables(results, reference, selection)
+        return [*places, *time_tables(runs), states]
 
 
 def _write(tables: list[Table], form: str, out: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from crosswind.reports.drawing import either, named_colour, number, on_ramp, template, text, tip
 
-__all__ = ["bars", "grid", "panels", "rank_circles", "rule_points", "strips"]
+__all__ = ["grid", "panels", "rank_circles", "rule_points", "stacks", "strips"]
 
 Names = tuple[str, ...]
 
@@ -152,23 +152,23 @@ def rank_circles(methods: Names) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def bars(order: Names) -> dict[str, Any]:
-    """Mean a as bars by m, a line from l to h."""
-    tips = [
-        tip("m", "method"),
-        tip("a", "mean seconds", ".2f"),
-        tip("l", "least", ".2f"),
-        tip("h", "most", ".2f"),
-        tip("n", "runs"),
-    ]
-    where = {"y": text("m", title=None, sort=list(order), axis={"labelLimit": 220}), "tooltip": tips}
-    means = {**where, "x": number("a", title="seconds a run"), "color": named_colour("accent")}
-    lines = {**where, "x": number("l"), "x2": {"field": "h"}, "color": named_colour("ink")}
-    layers = [
-        {"mark": {"type": "bar", "opacity": 0.55, "height": 12}, "encoding": means},
-        {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": lines},
-    ]
-    return template({"data": {"name": "rows"}, "width": 460, "height": {"step": 24}, "layer": layers})
+def stacks(order: Names, domain: Names, words: Names) -> dict[str, Any]:
+    """Mean seconds a by m, stacked by the part p in the order o, with the share s of them; least l, most h, runs n.
+
+    `domain`: the parts that have a colour, in their order; `words`: those that there are.
+    """
+    legend = {"orient": "top", "title": None, "columns": 4, "values": list(words)}
+    tips = [tip("m", "method"), tip("p", "part"), tip("a", "mean seconds", ".2f"), tip("s", "share", ".1%")]
+    tips += [tip("l", "least of a run", ".2f"), tip("h", "most of a run", ".2f"), tip("n", "runs")]
+    encoding = {
+        "y": text("m", title=None, sort=list(order), axis={"labelLimit": 220}),
+        "x": number("a", title="mean seconds a run", stack="zero"),
+        "order": number("o"),
+        "color": text("p", scale={"domain": list(domain), "range": "ordinal"}, legend=legend),
+        "tooltip": tips,
+    }
+    bars = {"mark": {"type": "bar", "height": 14}, "encoding": encoding}
+    return template({"data": {"name": "rows"}, "width": 460, "height": {"step": 26}, **bars})
 
 
 def _facets(view: dict[str, Any], shifts: Sequence[str], step: int) -> dict[str, Any]:

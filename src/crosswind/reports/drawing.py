@@ -45,12 +45,19 @@ _DIVERGING = {
 _RAMP = {"light": ["#f3f5f8", "#9fc3e3", "#3f80bd", "#12406f"], "dark": ["#262d36", "#2b5580", "#4a90cf", "#b5d9f8"]}
 _CATEGORY = {"light": ["#1b5a96", "#c8620f", "#5d6b7a", "#7a4fa3"], "dark": ["#79b4ea", "#f2a35e", "#a3aebb", "#c09ce6"]}
 
+# Of a whole, in the order of the stack; the last is what is not known. Neighbours differ in lightness too.
+_PARTS = {
+    "light": ["#e79a5b", "#1b5a96", "#b79ad3", "#7a3e0b", "#7fb3a6", "#5d6b7a", "#d5dae0"],
+    "dark": ["#f2a35e", "#4a90cf", "#c09ce6", "#a35a17", "#8fd0c0", "#7d8a98", "#37414d"],
+}
+
 
 def _theme(mode: str) -> dict[str, Any]:
     ink, quiet, line = _INK[mode], _QUIET[mode], _LINE[mode]
     axis = {"labelColor": quiet, "titleColor": quiet, "domainColor": line, "tickColor": line, "gridColor": line}
     words = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 150}
     ranges = {"diverging": _DIVERGING[mode], "ramp": _RAMP[mode], "heatmap": _RAMP[mode], "category": _CATEGORY[mode]}
+    ranges["ordinal"] = _PARTS[mode]
     return {
         "background": "transparent" if mode == "dark" else "white",
         "font": _FONT,

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from crosswind.reports import charts
+from crosswind.reports.costs import PARTS, Cost
 from crosswind.reports.drawing import Figure, filled
 from crosswind.reports.gather import SetDraw, ShiftDraw
-from crosswind.reports.overviews import Cost, Ranking
+from crosswind.reports.overviews import Ranking
 from crosswind.reports.results import LEVEL, ORACLES, Place, Results
 
-__all__ = ["change_map", "cost_bars", "draw_map", "rank_dots", "rule_dots", "seed_strips", "worst_map"]
+__all__ = ["change_map", "draw_map", "rank_dots", "rule_dots", "seed_strips", "time_bars", "worst_map"]
+
+UNKNOWN = "not recorded"
 
 
 def draw_map(draw: ShiftDraw, shown: SetDraw, most: float, title: str = "") -> Figure:
@@ -218,22 +221,31 @@ def rank_dots(item: Ranking) -> Figure:
     )
 
 
-def cost_bars(items: Sequence[Cost]) -> Figure | None:
-    """Seconds of a run by method: the mean, and from the least to the most."""
+def time_bars(items: Sequence[Cost]) -> Figure | None:
+    """Mean seconds of a run by method, divided by what they went on."""
     if not items:
         return None
     several = len({(item.data, item.model) for item in items}) > 1
     data: list[dict[str, Any]] = []
-    for item in items:
-        name = f"{item.method} ({item.data}, {item.model})" if several else item.method
-        data.append({"m": name, "a": _six(item.mean), "l": _six(item.least), "h": _six(item.most), "n": item.runs})
-    order = [item["m"] for item in data]
+    order = [f"{item.method} ({item.data}, {item.model})" if several else item.method for item in items]
+    for name, item in zip(order, items, strict=True):
+        known = {PARTS[part]: share for part, share in item.shares.items() if share is not None}
+        if not item.complete:
+            known[UNKNOWN] = max(0.0, 1.0 - sum(known.values()))
+        whole = {"l": _six(item.least), "h": _six(item.most), "n": item.runs}
+        for place, word in enumerate((*PARTS.values(), UNKNOWN)):
+            if known.get(word):
+                part = {"m": name, "p": word, "o": place, "a": _six(known[word] * item.mean), "s": _six(known[word])}
+                data.append({**part, **whole})
+    words = [word for word in (*PARTS.values(), UNKNOWN) if any(item["p"] == word for item in data)]
     return Figure(
-        "cost",
-        "Seconds of a run",
-        "The bar is the mean over runs, the line goes from the quickest to the slowest.",
-        "Bars of mean seconds a run: " + ", ".join(f"{item['m']} {item['a']:.1f}" for item in data[:12]) + ".",
-        filled(charts.bars(tuple(order)), {"rows": data}),
+        "time",
+        "What the seconds of a run went on",
+        "Means over the runs that are done; the quickest and the slowest are in the table.",
+        "Stacked bars of mean seconds a run, by what they went on: "
+        + ", ".join(f"{name} {item.mean:.1f}" for name, item in list(zip(order, items, strict=True))[:12])
+        + ".",
+        filled(charts.stacks(tuple(order), (*PARTS.values(), UNKNOWN), tuple(words)), {"rows": data}),
         "bars",
         names=_room(order),
     )

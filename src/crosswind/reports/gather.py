@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import StoreError, one_line, shown
+from crosswind.reports.costs import time_tables
 from crosswind.reports.results import Place, Results, arrange
 from crosswind.reports.tables import Table, place_tables, run_table, shown_places
 from crosswind.studies.artifacts import artifact_folder
@@ -98,8 +99,9 @@ class StudyRecord:
         return {place: place_tables(self.found, place, self.reference) for place in shown_places(self.found, self.rules)}
 
     def text_tables(self) -> list[Table]:
-        """The tables that are printed: those of the places, and the state of the runs."""
-        return [*(table for tables in self.tables.values() for table in tables.values()), run_table(self.found)]
+        """The tables that are printed: those of the places, where the time went, and the state of the runs."""
+        places = [table for tables in self.tables.values() for table in tables.values()]
+        return [*places, *time_tables(self.runs), run_table(self.found)]
 
 
 def gather(store: Store, study: str) -> StudyRecord:

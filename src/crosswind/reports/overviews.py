@@ -1,8 +1,7 @@
-"""Tables that only the page has: single seeds, ranks, selection rules side by side, cost, what went wrong, cells of a draw."""
+"""Tables that only the page has: single seeds, ranks, selection rules side by side, what went wrong, cells of a draw."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,8 @@ from crosswind.reports.results import LEVEL, ORACLES, Place, Results
 from crosswind.reports.tables import Table
 
 __all__ = [
-    "Cost",
     "Ranking",
     "cell_tables",
-    "cost_table",
-    "costs",
     "rank_table",
     "ranking",
     "rule_table",
@@ -132,66 +128,7 @@ def rank_table(item: Ranking) -> Table:
     return Table("ranks", f"Ranks by accuracy on {item.set}, selection {item.rule}", columns, tuple(rows), tuple(notes))
 
 
-# -- cost and trouble ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What the runs of one method took: seconds of each run that was done (mean, least, most), images a second, bytes of memory."""
-
-    data: str
-    model: str
-    method: str
-    runs: int
-    mean: float
-    least: float
-    most: float
-    images_per_second: float | None
-    memory: float | None
-
-
-def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
-    """Cost of the runs that were done, by data, model and method, in the order of the plan."""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for run in runs:
-        if run["status"] in ("finished", "diverged") and _finite(run.get("seconds")):
-            labels = run["labels"]
-            groups.setdefault((str(labels["data"]), str(labels["model"]), str(labels["method"])), []).append(run)
-    out = []
-    for (data, model, method), some in groups.items():
-        seconds = [float(run["seconds"]) for run in some]
-        given = [run.get("cost") or {} for run in some]
-        speeds = [float(cost["images_per_second"]) for cost in given if _finite(cost.get("images_per_second"))]
-        memory = [float(cost["peak_memory_bytes"]) for cost in given if _finite(cost.get("peak_memory_bytes"))]
-        speed = math.fsum(speeds) / len(speeds) if speeds else None
-        mean = math.fsum(seconds) / len(seconds)
-        out.append(Cost(data, model, method, len(some), mean, min(seconds), max(seconds), speed, max(memory, default=None)))
-    return out
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def cost_table(items: Sequence[Cost]) -> Table:
-    """Cost as a table: seconds, images a second, MiB."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *(item.data, item.model, item.method, item.runs),
-            *(f"{value:.2f}" for value in (item.mean, item.least, item.most)),
-            f"{item.mean * item.runs / 3600:.3f}",
-            None if item.images_per_second is None else f"{item.images_per_second:.0f}",
-            None if item.memory is None else f"{item.memory / 2**20:.0f}",
-        )
-        for item in items
-    ]
-    notes = (
-        "Seconds of the clock from the start of a run to its end, data and evaluation included; they depend on the machine and on "
-        "what else it did. A run that went on from a checkpoint counts what came after it.",
-        "Peak memory is that of the worker's process, which keeps what earlier runs took: an upper bound for one run.",
-    )
-    columns = ("data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", "images/s", "peak MiB")
-    return Table("cost", "Cost of the runs that are done", columns, tuple(rows), notes, keys=3)
+# -- trouble ------------------------------------------------------------------------------------------------------------------
 
 
 def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:

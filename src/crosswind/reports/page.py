@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.reports import figures as draw
 from crosswind.reports import overviews
 from crosswind.reports.bundle import runtime
+from crosswind.reports.costs import costs, said_of, time_table
 from crosswind.reports.drawing import THEMES, Figure, unique_names
 from crosswind.reports.gather import ShiftDraw, StudyRecord, damage_named, no_collection
 from crosswind.reports.layout import is_numeric, shown
@@ -253,7 +254,7 @@ def _remarks(study: StudyRecord) -> list[str]:
 
 def _sections(study: StudyRecord) -> list[_Section]:
     places = list(study.tables)
-    made = [_shifts(study), _results(study, places), _ranks(study, places), _rules(study, places), _cost(study), _runs(study)]
+    made = [_shifts(study), _results(study, places), _ranks(study, places), _rules(study, places), _time(study), _runs(study)]
     return [*(section for section in made if section is not None and section.groups), _specification(study)]
 
 
@@ -332,12 +333,13 @@ def _rules(study: StudyRecord, places: Sequence[Place]) -> _Section | None:
     return _Section("Selection rules", intro, groups)
 
 
-def _cost(study: StudyRecord) -> _Section | None:
-    items = overviews.costs(study.runs)
-    figure = draw.cost_bars(items)
+def _time(study: StudyRecord) -> _Section | None:
+    items = costs(study.runs)
+    figure, said = draw.time_bars(items), said_of(items)
     if figure is None:
         return None
-    return _Section("Cost", [], [_Group(figures=[(figure, [])], tables=[overviews.cost_table(items)])])
+    group = _Group(figures=[(figure, [])], tables=[time_table(items, sentence=False)])
+    return _Section("Where the time went", [said] if said else [], [group])
 
 
 def _runs(study: StudyRecord) -> _Section:

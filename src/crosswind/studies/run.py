@@ -59,8 +59,9 @@ def execute(
     split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
     training = {**spec["training"], "device": own_device(spec["training"]["device"])}
     traced = None if profile is None else Profile(training["device"])
-    meter.seconds["prepare"] = meter.total()
     method: Method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
+    base = _base_weights(bases, method.needs)
+    meter.seconds["prepare"] = meter.total()
     trajectory = fit(
         method,
         split,
@@ -70,7 +71,7 @@ def execute(
         seed=spec["seed"],
         checkpoint=checkpoint,
         progress=report,
-        base=_base_weights(bases, method.needs),
+        base=base,
         meter=meter,
         profile=traced,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,11 +94,13 @@ def fit(
     Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of another run.
     """
     meter = Meter() if meter is None else meter
-    info = info_of(split, images, settings)
-    check_run(method, split, images, settings, info)
-    keep_freed_memory()
-    meter.on(settings.device)
-    with reproducible(settings):
+    with ExitStack() as stack:
+        with meter.part("prepare"):
+            info = info_of(split, images, settings)
+            check_run(method, split, images, settings, info)
+            keep_freed_memory()
+            meter.on(settings.device)
+            stack.enter_context(reproducible(settings))  # in a new process torch loads more of itself here
         if method.needs.base is not None and base is None:
             base = _train_base(method, split, images, model, settings, seed, checkpoint, progress, meter)
         with meter.part("prepare"):
