@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from crosswind.core.types import Predictions
 from crosswind.methods.base import Method, Modules, Output, State, Unlabelled
+from crosswind.training.fused import evaluated
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.selection import Score
 from crosswind.training.settings import TrainingSettings
 
-__all__ = ["autocast", "evaluation_mode", "predict", "predict_adapted", "score"]
+__all__ = ["autocast", "evaluation_mode", "outputs", "predict", "predict_adapted", "score"]
 
 
 def autocast(settings: TrainingSettings) -> AbstractContextManager[object]:
@@ -41,11 +42,25 @@ def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
             part.training = mode
 
 
+def outputs(
+    method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings, places: np.ndarray | None
+) -> list[Output]:
+    """What the method says of the rows at `places` (None: all), a batch an entry, on the run's device.
+
+    Call in evaluation mode and under `autocast`.
+    """
+
+    def run(made: Modules) -> list[Output]:
+        return [_cut(method.predict(made, x, state), n) for x, n in rows.batches(places, padded=True)]
+
+    return evaluated(modules, settings.precision, run)
+
+
 def predict(method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings) -> Predictions:
     """What the method says of every row, in the order of the rows; logits float32."""
     with evaluation_mode(modules.values()), autocast(settings):
-        outputs = [_cut(method.predict(modules, x, state), n) for x, n in rows.batches(padded=True)]
-    return _predictions(rows, outputs, np.arange(len(rows.rows.rows)))
+        found = outputs(method, modules, state, rows, settings, None)
+    return _predictions(rows, found, np.arange(len(rows.rows.rows)))
 
 
 def predict_adapted(
@@ -53,7 +68,8 @@ def predict_adapted(
 ) -> Predictions:
     """What the method says after `adapt` has seen the inputs, without labels, of each value of its attribute in turn."""
     name = getattr(method, method.needs.adapts)
-    outputs, order = [], []
+    found: list[Output] = []
+    order = []
     for value, places in _parts(rows, name):
 
         def batches(places: np.ndarray = places) -> Iterator[Tensor]:
@@ -65,10 +81,9 @@ def predict_adapted(
         with evaluation_mode(copies.values()), autocast(settings):
             adapted, adapted_state = method.adapt(copies, {key: tensor.clone() for key, tensor in state.items()}, data)
             with evaluation_mode(adapted.values()):
-                batched = rows.batches(places, padded=True)
-                outputs += [_cut(method.predict(adapted, x, adapted_state), n) for x, n in batched]
+                found += outputs(method, adapted, adapted_state, rows, settings, places)
         order.append(places)
-    return _predictions(rows, outputs, np.concatenate(order))
+    return _predictions(rows, found, np.concatenate(order))
 
 
 def score(predictions: Predictions) -> Score:
@@ -91,11 +106,12 @@ def _parts(rows: EvaluationRows, attribute: str | None) -> list[tuple[str | None
 
 
 def _cut(output: Output, n: int) -> Output:
-    return Output(*(None if part is None else part[:n].cpu() for part in (output.logits, output.label, output.parsed)))
+    # Left on the device, which need not be waited for at every batch.
+    return Output(*(None if part is None else part[:n] for part in (output.logits, output.label, output.parsed)))
 
 
-def _predictions(rows: EvaluationRows, outputs: list[Output], order: np.ndarray) -> Predictions:
-    logits, label, parsed = (_joined([getattr(output, name) for output in outputs]) for name in ("logits", "label", "parsed"))
+def _predictions(rows: EvaluationRows, found: list[Output], order: np.ndarray) -> Predictions:
+    logits, label, parsed = (_joined([getattr(output, name) for output in found]) for name in ("logits", "label", "parsed"))
     if label is not None:
         answer = label.numpy().astype(np.int64)
     elif logits is not None:
@@ -113,4 +129,4 @@ def _predictions(rows: EvaluationRows, outputs: list[Output], order: np.ndarray)
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:
     found = [part for part in parts if part is not None]
-    return torch.cat(found) if found else None
+    return torch.cat(found).cpu() if found else None

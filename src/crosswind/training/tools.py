@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, Stage, State
 from crosswind.models.build import Model, build_model
+from crosswind.training.fused import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
-from crosswind.training.predicting import autocast, evaluation_mode
+from crosswind.training.predicting import autocast, evaluation_mode, outputs
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 __all__ = ["Optimiser", "RunTools"]
@@ -129,25 +130,22 @@ class RunTools:
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
         """See `Tools.predict`."""
         if base:
-            model = self._base_model()
-            return Output(logits=self._passed(rows, [model], model))
-        outputs = []
+            return Output(logits=self._passed(rows, self._base_model(), lambda model, x: model(x)))
         with evaluation_mode(self.modules.values()), autocast(self._settings):
-            for x, n in self._images.batches(_places(rows), padded=True):
-                found = self._method.predict(self.modules, x, self.state)
-                outputs.append([None if part is None else part[:n].cpu() for part in (found.logits, found.label, found.parsed)])
-        return Output(*(None if parts[0] is None else _plain(torch.cat(parts)) for parts in zip(*outputs, strict=True)))
+            found = outputs(self._method, self.modules, self.state, self._images, self._settings, _places(rows))
+        parts = [(item.logits, item.label, item.parsed) for item in found]
+        return Output(*(None if part[0] is None else _plain(torch.cat(part).cpu()) for part in zip(*parts, strict=True)))
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
         """See `Tools.features`."""
-        model = self._base_model() if base else self.modules["model"]
-        assert isinstance(model, Model)
-        return self._passed(rows, [model], model.features)
+        return self._passed(rows, self._base_model() if base else self.modules["model"], lambda model, x: model.features(x))
 
-    def _passed(self, rows: Tensor | None, modules: Iterable[nn.Module], run: Callable[[Tensor], Tensor]) -> Tensor:
-        with evaluation_mode(modules), autocast(self._settings):
-            parts = [run(x)[:n].cpu() for x, n in self._images.batches(_places(rows), padded=True)]
-        return _plain(torch.cat(parts))
+    def _passed(self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]) -> Tensor:
+        def passed(made: Modules) -> list[Tensor]:
+            return [run(made["model"], x)[:n].cpu() for x, n in self._images.batches(_places(rows), padded=True)]
+
+        with evaluation_mode([model]), autocast(self._settings):
+            return _plain(torch.cat(evaluated({"model": model}, self._settings.precision, passed)))
 
     def _base_model(self) -> Model:
         # Told apart from the method's own copies: asking for it must not move the weights that later copies begin with.
