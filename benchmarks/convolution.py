@@ -2,10 +2,9 @@
 
     python benchmarks/convolution.py [--rounds 9] [--batch 128]
 
-For the convolutions of ResNet18 and resnet-w16 at 64 pixels, in float32 and bfloat16, channels-last, one thread, CPU milliseconds of
-the forward pass, and of forward and backward pass together, alternately; the ratio torch / ours of each round, median and range.
-`own` says which of the two the model takes there; where it is "torch", the ratio is 1 but for noise. The limits in the module come
-from here.
+For the convolutions of ResNet18 and resnet-w16 at 64 pixels, in float32 and bfloat16, channels-last, one thread: CPU milliseconds of
+the forward pass, and of both passes, alternately; the ratio torch / ours of each round, median and range. `own` says which of the two
+the model takes there; where it is "torch", the ratio is 1 but for noise. The limits in the module come from here.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import copy
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -49,9 +49,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    print(
-        f"{'kind':6}{'in':>5}{'out':>5}{'side':>5}{'kernel':>7}{'stride':>7}  own    forward: torch ms, ratio      both passes: torch ms, ratio"
-    )
+    columns = f"{'kind':6}{'in':>5}{'out':>5}{'side':>5}{'kernel':>7}{'stride':>7}"
+    print(f"{columns}  own    forward: torch ms, ratio      both passes: torch ms, ratio")
     for kind in (torch.float32, torch.bfloat16):
         for before, after, side, kernel, stride, padding in SHAPES:
             theirs = nn.Conv2d(before, after, kernel, stride, padding, bias=False).to(kind).to(memory_format=torch.channels_last)
@@ -68,11 +67,12 @@ def main() -> None:
                 model(x).backward(errors)
 
             own = "ours" if type(ours(x).grad_fn).__name__ == "_ConvolutionBackward" else "torch"
-            line = f"{str(kind)[6:].replace('bfloat16', 'bf16').replace('float32', 'fp32'):6}{before:5}{after:5}{side:5}{kernel:7}{stride:7}  {own:5}"
+            name = "bf16" if kind == torch.bfloat16 else "fp32"
+            line = f"{name:6}{before:5}{after:5}{side:5}{kernel:7}{stride:7}  {own:5}"
             for passes in (forward, both):
                 found = []
                 for turn in range(options.rounds + 1):
-                    pair = timed(lambda p=passes: p(theirs)), timed(lambda p=passes: p(ours))  # type: ignore[misc]
+                    pair = timed(partial(passes, theirs)), timed(partial(passes, ours))
                     if turn:
                         found.append(pair)
                 ratios = [a / b for a, b in found]
