@@ -48,8 +48,8 @@ class Traces:
 
 
 def _kind(run: PlannedRun) -> tuple[str, ...]:
-    found = (str(run.labels.get(name) or "") for name in ("data", "model", "method"))
-    return tuple(part for part in (*found, "base" if run.labels.get("role") == "base" else "") if part)
+    # The label of a base's method says that it is one.
+    return tuple(str(run.labels[name]) for name in ("data", "model", "method") if run.labels.get(name))
 
 
 def _unlike(text: str, taken: Iterable[str]) -> str:
