@@ -3,8 +3,8 @@
     python benchmarks/convolution.py [--rounds 9] [--batch 128]
 
 For the convolutions of ResNet18 and resnet-w16 at 64 pixels, in float32 and bfloat16, channels-last, one thread: CPU time of
-the forward pass, and of both passes, alternately; the ratio torch / ours of each round, median and range. `own` says which the model
-takes there; where it is "torch", the ratio is 1 but for noise. The limits in the module come from here.
+the forward pass, and of both passes, alternately; the ratio torch / ours of each round, median and range. `own` says which the
+model takes there; where it is "torch", the ratio is 1 but for noise. The limits in the module come from here.
 """
 
 from __future__ import annotations
