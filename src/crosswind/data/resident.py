@@ -55,7 +55,7 @@ class Region:
     """One anonymous file in memory with the arenas of many data sets, up to `bound` bytes of rows.
 
     Without a bound it belongs to this process, and the bound is that of all such regions together (`data.budget`). What it takes
-    is given back when it is closed, or forgotten, in every process. Raises `OSError` where no such file can be made.
+    is given back when it is closed, or forgotten, in every process.
     """
 
     def __init__(self, handle: int, bound: int | None) -> None:
@@ -69,7 +69,7 @@ class Region:
 
     @classmethod
     def create(cls, bound: int | None = None) -> Region:
-        """A new region."""
+        """A new region. Raises `OSError` where no such file can be made."""
         region = cls(_anonymous_file(), bound)
         os.pwrite(region.handle, _HEAD.pack(_MARK, bound or 0, 0, 0).ljust(_HEADER_BYTES, b"\0"), 0)
         return region

@@ -37,7 +37,7 @@ class Pixels:
     def copy_to_device(self) -> None:
         """Keep all rows on the accelerator, if this is one and they take a small part of it."""
         n, memory = len(self._rows.rows), self._rows.memory
-        if self._device.type != "cuda" or memory is None:
+        if self._device.type != "cuda" or memory is None or not n:
             return
         free, _ = torch.cuda.mem_get_info(self._device)
         if n * memory[0].size * DEVICE_SHARE > free:
