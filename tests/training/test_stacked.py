@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.models.build import build_model
-from crosswind.training.stacked import Stack, StackOptimiser
+from crosswind.training.stack_optimiser import StackOptimiser
+from crosswind.training.stacked import Stack
 
 N, ROWS, WIDTH, CLASSES = 6, 20, 12, 3
 

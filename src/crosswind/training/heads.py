@@ -6,7 +6,7 @@ of a run of the loop with this seed, so it sees the batches that it would see al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,8 @@ from crosswind.core.errors import InputError
 from crosswind.core.seeds import torch_seed
 from crosswind.training.loader import Order
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.stacked import Stack, StackOptimiser
+from crosswind.training.stack_optimiser import StackOptimiser
+from crosswind.training.stacked import Inputs, Stack
 
 __all__ = ["Heads", "Member", "logistic_heads", "train_heads", "train_stack"]
 
@@ -81,15 +82,13 @@ def train_stack(
     labels = y.to(x.device).expand(len(stack), n)[order]
     weights = _weights([members[place] for place in order], n, whole=batch is None)
     weights = None if weights is None else weights.to(x)
+    size = x[:1].nbytes * (batch or 1)
     losses = torch.empty(steps, len(stack), dtype=x.dtype, device=x.device)
     for step in range(steps):
         if feed is None:
             losses[step], gradients = stack.gradients(x[None], labels, weights)
         else:
-            shown, seen = feed.take(step)
-            inputs = x.index_select(0, shown.reshape(-1)).view(*shown.shape, *x.shape[1:])
-            weight = None if weights is None else weights.gather(1, seen)
-            losses[step], gradients = stack.gradients(inputs, labels.gather(1, seen), weight)
+            losses[step], gradients = stack.gradients_by_parts(feed.sets, size, feed.given(step, x, labels, weights))
         descent.step(gradients)
     back = np.argsort(order)
     stack.keep(back.tolist())
@@ -177,16 +176,30 @@ class _Feed:
         self._batch, self._steps, self._device = batch, steps, device
         self._block = torch.empty(0)
 
-    def take(self, step: int) -> tuple[Tensor, Tensor]:
-        """The rows to gather, int64 [S, batch], and those of every network, int64 [N, batch]."""
-        number, place = divmod(step, _AHEAD)
+    @property
+    def sets(self) -> int:
+        """How many batches a step gathers."""
+        return len(self._orders) if self._shared else len(self._spread)
+
+    def given(self, step: int, x: Tensor, y: Tensor, weights: Tensor | None) -> Callable[[int, int], Inputs]:
+        """What gathers the batches of a step; steps must be asked for in order from 0."""
+        place = step % _AHEAD
         if place == 0:
-            start, count = number * _AHEAD * self._batch, min(_AHEAD, self._steps - step) * self._batch
-            taken = np.stack([order.take(start, count).reshape(-1, self._batch) for order in self._orders], axis=1)
-            self._block = torch.from_numpy(taken).to(self._device)
+            many = min(_AHEAD, self._steps - step)
+            taken = [order.take(step * self._batch, many * self._batch).reshape(-1, self._batch) for order in self._orders]
+            self._block = torch.from_numpy(np.stack(taken, axis=1)).to(self._device)
         found = self._block[place]
         seen = found if len(found) == len(self._spread) else found[self._spread]
-        return (found if self._shared else seen), seen
+        shown = found if self._shared else seen
+        share = len(seen) // len(shown)
+
+        def gathered(first: int, last: int) -> Inputs:
+            rows = x.index_select(0, shown[first:last].reshape(-1)).view(last - first, self._batch, *x.shape[1:])
+            own = slice(first * share, last * share)
+            told = y[own].gather(1, seen[own])
+            return rows, told, None if weights is None else weights[own].gather(1, seen[own])
+
+        return gathered
 
 
 def _weights(members: Sequence[Member], n: int, *, whole: bool) -> Tensor | None:

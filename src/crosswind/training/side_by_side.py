@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Batch, Method
 from crosswind.training.loader import DTYPES, EvaluationRows, Order, TrainingRows, normalised, row_weights
 from crosswind.training.settings import TrainingSettings
-from crosswind.training.stacked import Stack
+from crosswind.training.stacked import Inputs, Stack
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
@@ -68,7 +68,8 @@ class OwnRows:
 class SharedRows:
     """Runs whose training rows are plain pictures of one source: each picture is held once, and one gather makes a step's batches.
 
-    `labels_only`: `ids`, `group` and `environment` of a batch are left empty, for a loss that reads none of them.
+    `labels_only`: `ids`, `group` and `environment` of a batch are left empty, for a loss that reads none of them. `size`: bytes of
+    one run's inputs at a step.
     """
 
     def __init__(
@@ -89,7 +90,8 @@ class SharedRows:
         self._dtype, self._channels_last = DTYPES[settings.precision], settings.channels_last
         if pixels.numel() <= _FLOATS:
             pixels = normalised(pixels.permute(0, 3, 1, 2), self._dtype, True).permute(0, 2, 3, 1)
-        self._pixels, self._batch, self._only = pixels, settings.batch, labels_only
+        self._pixels, self._batch = pixels, settings.batch
+        self.size = settings.batch * pixels[0].numel() * torch.empty(0, dtype=self._dtype).element_size()
         ends = np.cumsum([len(one.rows) for one in rows])
         self._orders, self._columns = [], []
         for (split, seed), where in zip(runs, np.split(place, ends[:-1]), strict=True):
@@ -113,12 +115,9 @@ class SharedRows:
         if step % _AHEAD == 0:
             self._make(step, min(_AHEAD, length - step))
         found = {name: block[step % _AHEAD] for name, block in self._block.items()}
-        place, none = found["place"], torch.empty(0, dtype=torch.int64)
-        x = self._pixels.index_select(0, place.reshape(-1)).permute(0, 3, 1, 2)
-        if x.dtype != self._dtype:
-            x = normalised(x, self._dtype, self._channels_last)
+        none = torch.empty(0, dtype=torch.int64)
         return Batch(
-            x.view(*place.shape, *x.shape[1:]),
+            self._inputs(found["place"]),
             found["y"],
             found.get("ids", none),
             found.get("group", none),
@@ -127,6 +126,19 @@ class SharedRows:
             epoch=step * self._batch // self._orders[0].size,
             progress=step / max(length, 1),
         )
+
+    def given(self, step: int, length: int) -> Callable[[int, int], Inputs]:
+        """Inputs and labels of a part of the runs at a step; steps must be asked for in order from 0."""
+        if step % _AHEAD == 0:
+            self._make(step, min(_AHEAD, length - step))
+        place, y = (self._block[name][step % _AHEAD] for name in ("place", "y"))
+        return lambda first, last: (self._inputs(place[first:last]), y[first:last], None)
+
+    def _inputs(self, place: Tensor) -> Tensor:
+        x = self._pixels.index_select(0, place.reshape(-1)).permute(0, 3, 1, 2)
+        if x.dtype != self._dtype:
+            x = normalised(x, self._dtype, self._channels_last)
+        return x.view(*place.shape, *x.shape[1:])
 
     def _make(self, step: int, many: int) -> None:
         block = {name: np.empty((many, len(self._orders), self._batch), dtype=np.int64) for name in self._columns[0]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx
@@ -20,7 +20,11 @@ from crosswind.core.errors import InputError, NeedsError
 from crosswind.methods.functional import row_losses
 from crosswind.models.backbones import FlattenChannelsLast
 
-__all__ = ["Stack", "StackOptimiser", "check_stackable"]
+__all__ = ["Inputs", "Stack", "check_stackable"]
+
+
+_CACHED = 2**21  # bytes of inputs at once
+Inputs: TypeAlias = "tuple[Tensor, Tensor, Tensor | None]"
 
 
 class Stack:
@@ -97,6 +101,23 @@ class Stack:
         found, _, gradients = self.gradients_of(_weighted_loss, given)
         return found, gradients
 
+    def gradients_by_parts(self, n_sets: int, size: int, given: Callable[[int, int], Inputs]) -> tuple[Tensor, list[Tensor]]:
+        """`gradients` of the inputs that `given(first, last)` makes of the sets from first to last, some sets at a time.
+
+        `size`: bytes of one set's x. Made in parts, inputs are still in the processor's cache when they are read.
+        """
+        many = max(1, _CACHED // max(size, 1))
+        if self._chain is None or many >= n_sets:
+            return self.gradients(*given(0, n_sets))
+        share, found = len(self) // n_sets, []
+        for first in range(0, n_sets, many):
+            last = min(first + many, n_sets)
+            with torch.no_grad():
+                own = {name: value[first * share : last * share] for name, value in self.parameters.items()}
+            found.append(self._chain.gradients(own, *given(first, last)))
+        losses, gradients = zip(*found, strict=True)
+        return torch.cat(losses), [torch.cat(parts) for parts in zip(*gradients, strict=True)]
+
     def gradients_of(self, loss: Callable[..., tuple[Tensor, Any]], given: tuple[Any, ...]) -> tuple[Tensor, Any, list[Tensor]]:
         """Losses [N], whatever else `loss` gives, and gradients, for any `loss(model, *given of one network)`.
 
@@ -117,98 +138,8 @@ class Stack:
         return x if len(x) == len(self) else x.repeat_interleave(len(self) // len(x), dim=0)
 
 
-class StackOptimiser:
-    """Adam, AdamW or SGD with momentum over a stack, each network with its own learning rate and weight decay.
-
-    What it does to one network is what torch's optimiser of that kind does, within float error. `lr` in (0, inf) and
-    `weight_decay` in [0, inf): one number, or one for each network.
-    """
-
-    def __init__(
-        self,
-        stack: Stack,
-        kind: str,
-        lr: float | Sequence[float],
-        weight_decay: float | Sequence[float] = 0.0,
-        momentum: float = 0.0,
-    ) -> None:
-        self._stack, self._kind = stack, kind
-        rates, decays = _each("lr", lr, len(stack)), _each("weight_decay", weight_decay, len(stack))
-        own = list(stack.parameters.values())
-        # Numbers that differ: torch's optimiser makes steps of rate 1 on zeros, which are then scaled for each network.
-        self._moves: list[Tensor] | None = None
-        if len(set(rates)) > 1 or len(set(decays)) > 1:
-            self._moves = [torch.zeros_like(value) for value in own]
-            self._rates = torch.tensor(rates, dtype=own[0].dtype, device=own[0].device)
-            self._decays = torch.tensor(decays, dtype=own[0].dtype, device=own[0].device)
-            self._decayed = any(decays)
-        rate, decay = (1.0, 0.0) if self._moves is not None else (rates[0], decays[0])
-        moved = own if self._moves is None else self._moves
-        self._torch: torch.optim.Optimizer
-        if kind == "sgd":
-            self._torch = torch.optim.SGD(moved, lr=rate, momentum=momentum, weight_decay=decay)
-        elif kind == "adam":
-            self._torch = torch.optim.Adam(moved, lr=rate, weight_decay=decay, fused=True)
-        elif kind == "adamw":
-            self._torch = torch.optim.AdamW(moved, lr=rate, weight_decay=decay, fused=True)
-        else:
-            raise InputError("optimiser", f"{kind!r} is none that is known", ["adam", "adamw", "sgd"])
-
-    @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor]) -> None:
-        """One step of every network down its gradients, in the order of the stack's parameters."""
-        own, moves = list(self._stack.parameters.values()), self._moves
-        # The fused kernels walk the memory of a value and its gradient side by side.
-        gradients = [gradient.contiguous() for gradient in gradients]
-        if moves is None:
-            for value, gradient in zip(own, gradients, strict=True):
-                value.grad = gradient
-            self._torch.step()
-            return
-        rates = [_beside(self._rates, value) for value in own]
-        if self._decayed:
-            decays = [_beside(self._decays, value) for value in own]
-            if self._kind == "adamw":
-                torch._foreach_mul_(own, [1 - rate * decay for rate, decay in zip(rates, decays, strict=True)])
-            else:
-                gradients = [g + decay * value for g, decay, value in zip(gradients, decays, own, strict=True)]
-        for move, gradient in zip(moves, gradients, strict=True):
-            move.grad = gradient
-        self._torch.step()
-        torch._foreach_addcmul_(own, moves, [rate.expand_as(value) for rate, value in zip(rates, own, strict=True)])
-        torch._foreach_zero_(moves)
-
-    def keep(self, places: Sequence[int]) -> None:
-        """Go on with the networks at these places only; called after the stack's own `keep`."""
-        group = self._torch.param_groups[0]
-        index = torch.tensor(list(places), dtype=torch.int64, device=group["params"][0].device)
-        before = [self._torch.state.pop(value, {}) for value in group["params"]]
-        own = list(self._stack.parameters.values())
-        if self._moves is not None:
-            self._moves = [torch.zeros_like(value) for value in own]
-            self._rates, self._decays = self._rates[index], self._decays[index]
-        group["params"] = own if self._moves is None else self._moves
-        for value, gathered in zip(group["params"], before, strict=True):
-            kept = {key: item[index] if isinstance(item, Tensor) and item.ndim else item for key, item in gathered.items()}
-            if kept:
-                self._torch.state[value] = kept
-
-
 def _weighted_loss(model: nn.Module, x: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     return (row_losses(model(x), y) * weight).mean(), {}
-
-
-def _each(name: str, value: float | Sequence[float], n: int) -> list[float]:
-    """A number for every network."""
-    found = [float(value)] * n if isinstance(value, int | float) else [float(one) for one in value]
-    if len(found) != n:
-        raise InputError(name, f"there are {len(found)} numbers for {n} networks")
-    return found
-
-
-def _beside(numbers: Tensor, value: Tensor) -> Tensor:
-    """One number a network [N] in the shape that multiplies `value` [N, ...]."""
-    return numbers.view(-1, *[1] * (value.ndim - 1))
 
 
 def check_stackable(network: nn.Module) -> None:

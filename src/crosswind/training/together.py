@@ -24,8 +24,9 @@ from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import score
 from crosswind.training.selection import Score, Selector, Stopper
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.side_by_side import EvaluationSets, feed_of
-from crosswind.training.stacked import Stack, StackOptimiser, check_stackable
+from crosswind.training.side_by_side import EvaluationSets, SharedRows, feed_of
+from crosswind.training.stack_optimiser import StackOptimiser
+from crosswind.training.stacked import Stack, check_stackable
 
 if TYPE_CHECKING:
     from crosswind.core.types import Predictions
@@ -146,13 +147,23 @@ class _Group:
             self._validate(0, [solo for solo in self.active if solo.length == 0])
         longest = max(ends)
         while self.active:
-            with self.meter.part("data"):
-                batch = self.feed.batch(step, longest)
-            with self.meter.part("step"):
-                self._log(self._descend(batch))
+            self._log(self._step(step, longest))
             step += 1
             if step % every == 0 or step in ends:
                 self._validate(step, [solo for solo in self.active if step % every == 0 or step >= solo.length])
+
+    def _step(self, step: int, length: int) -> dict[str, Tensor]:
+        if self.bare and isinstance(self.feed, SharedRows):
+            with self.meter.part("data"):
+                given = self.feed.given(step, length)
+            with self.meter.part("step"):  # and the gathers, which are made between its parts
+                losses, gradients = self.stack.gradients_by_parts(len(self.active), self.feed.size, given)
+                self.optimiser.step(gradients)
+            return {"loss": losses}
+        with self.meter.part("data"):
+            batch = self.feed.batch(step, length)
+        with self.meter.part("step"):
+            return self._descend(batch)
 
     def _descend(self, batch: Batch) -> dict[str, Tensor]:
         if self.bare:
