@@ -32,7 +32,7 @@ from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
-from crosswind.training.selection import Score, Selection, Selector, Stopper
+from crosswind.training.selection import Selection, Selector, Stopper
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.tools import RunTools
 
@@ -149,6 +149,7 @@ class _Run:
         self.status = "finished"
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
+        self.said: dict[int, dict[str, Predictions]] = {}  # of validation sets, at the steps of the snapshots
         self.selector = Selector(list(self.validation))
         self.stopper = Stopper(settings.patience, settings.stop_at)
         self.logged: dict[str, list[Tensor]] = {}
@@ -185,7 +186,7 @@ class _Run:
         self.tools.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
         self.index, self.stage, self.stage_over = self.index + 1, stage, False
         self.before, self.step, self.validations = self.before + self.step, 0, 0
-        self.selector, self.snapshots = Selector(list(self.validation) if stage.validate else []), {}
+        self.selector, self.snapshots, self.said = Selector(list(self.validation) if stage.validate else []), {}, {}
         patience = self.settings.patience if stage.patience is None else stage.patience
         self.stopper = Stopper(patience, self.settings.stop_at)
         self.rows.begin(stage)
@@ -237,14 +238,12 @@ class _Run:
             finished_work(self.settings.device)
             means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
         self.logged = {}
-        scores: dict[str, Score] = {}
         total = self.before + self.step
         with nullcontext() if self.profile is None else self.profile.validation(), self.meter.part("evaluation", "validation"):
-            if self.stage.validate:
-                for name, rows in self.validation.items():
-                    scores[name] = score(predict(self.method, self.tools.modules, self.tools.state, rows, self.settings))
+            said = self._say(predict, self.validation) if self.stage.validate else {}
+            scores = {name: score(found) for name, found in said.items()}
             self.selector.offer(total, scores)
-            self._keep_snapshots(total)
+            self._keep_snapshots(total, said)
         stopped = self.stage.stop and "validation" in scores and self.stopper.offer(scores["validation"].accuracy)
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
@@ -265,10 +264,15 @@ class _Run:
             accuracy = scores["validation"].accuracy if "validation" in scores else None
             self.progress({"stage": self.stage.name, "step": total, "steps": self.before + self.length, "accuracy": accuracy})
 
-    def _keep_snapshots(self, total: int) -> None:
+    def _say(self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+        given = self.method, self.tools.modules, self.tools.state
+        return {name: how(*given, rows, self.settings) for name, rows in sets.items()}
+
+    def _keep_snapshots(self, total: int, said: dict[str, Predictions]) -> None:
         wanted = self.selector.steps
         # Only the last validation's weights are at hand; every other step that a rule takes was kept when it was that.
         self.snapshots = {step: kept for step, kept in self.snapshots.items() if step in wanted}
+        self.said = {step: kept for step, kept in self.said.items() if step in wanted} | {total: said}
         self.snapshots[total] = {key: value.detach().to("cpu", copy=True) for key, value in self.tools.weights().items()}
 
     # -- checkpoint --------------------------------------------------------------------------------------------------------
@@ -337,9 +341,7 @@ class _Run:
                 for name, rows in self.split.evaluation.items()
             }
             self.meter.watch(*evaluation.values())
-            by_step: dict[int, dict[str, Predictions]] = {}
-            for step in sorted(self.selector.steps):
-                by_step[step] = self._predictions(step, evaluation)
+            by_step = {step: self._predictions(step, evaluation) for step in sorted(self.selector.steps)}
         steps = self.before + self.step
         self.meter.images += steps * settings.batch
         cost = {**self.meter.cost(), "steps": float(steps)}
@@ -349,10 +351,9 @@ class _Run:
 
     def _predictions(self, step: int, evaluation: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.tools.load_weights(self.snapshots[step])
-        modules, state, settings = self.tools.modules, self.tools.state, self.settings
-        out = {name: predict(self.method, modules, state, rows, settings) for name, rows in self.validation.items()}
-        how = predict_adapted if self.method.needs.adapts else predict
-        return out | {name: how(self.method, modules, state, rows, settings) for name, rows in evaluation.items()}
+        # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
+        out = self.said.get(step) or self._say(predict, self.validation)
+        return out | self._say(predict_adapted if self.method.needs.adapts else predict, evaluation)
 
     def _warnings(self) -> list[str]:
         name = self.method.registered_name  # type: ignore[attr-defined]
