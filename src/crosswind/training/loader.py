@@ -316,6 +316,12 @@ class EvaluationRows:
             self.waited, before = self.waited + self._pixels.waited - before, self._pixels.waited
             yield normalised(x.permute(0, 3, 1, 2), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
 
+    def images(self, places: NDArray[np.int64]) -> Tensor:
+        """The pictures at `places` as they are kept: uint8 [n, c, h, w] in channels-last memory, on the run's device."""
+        self._held.bring(places)
+        (x,) = self._pixels.each([places])
+        return x.permute(0, 3, 1, 2)
+
     def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """The code of an attribute for every row, and the names of its values."""
         base, derived = split_rows(self.dataset, self._virtual)
