@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,12 @@ from crosswind.data.derive import DerivedAttribute, derive, evaluation_images
 from crosswind.data.resident import Region, ResidentRows
 
 ROW = int(np.prod(SHAPE)) + 8
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what data sets of other tests hold in this process."""
+    monkeypatch.setattr(resident, "_private", weakref.WeakSet())
 
 
 def rows_of(data: AttributedDataset, rows: np.ndarray, evaluation: bool = False) -> ResidentRows:
@@ -89,7 +96,7 @@ def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
 def test_a_forward_pass_in_half_precision_changes_no_held_image() -> None:
     import torch
 
-    data = derive(dataset(), DerivedAttribute("blur", ("clean", "much"), "gaussian-blur", (None, {"severity": 5})))
+    data = derive(dataset(), DerivedAttribute("grain", ("fine", "coarse"), "pixelate", (None, {"severity": 5})))
     rows = np.arange(1, 64, 2)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         inside = rows_of(data, rows, evaluation=True).take(np.arange(32))
