@@ -12,9 +12,10 @@ Every side trains the same networks on the same rows: real digits under low-data
 validation, not in the test rows), RandAugment (2, 9), batches of 128, Adam, a validation each 100 steps, the test accuracy of the
 best one; no side stops early. A seed decides the training and validation rows, for all sides alike; initial weights, order and
 augmentation are each side's own. Sides take turns, a block of --at-once seeds each; a ratio is of the same block. What is done is
-in --out after every block, and the same command goes on after a stop. The pool's start (planning, two workers, their imports and
-one step) is measured by itself, and counted in the ratio of the whole study. Goals: `GOALS` in benchmarks/study_table.py.
-About 9 minutes for mlp, 45 for small-cnn and 75 for resnet18 on two quiet cores.
+in --out after every block: the same command goes on after a stop, and with more --seeds. The pool's start (planning, workers,
+their imports and one step) is measured by itself, and counted in the ratio of the whole study. Goals: `GOALS` in
+benchmarks/study_table.py.
+About 4 minutes for mlp, 15 for small-cnn and 50 for resnet18 on two quiet cores.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ JOB = "crosswind.studies.run:execute"
 BATCH, VALIDATE_EVERY = 128, 100
 SIDE = {"mlp": 32, "small-cnn": 32, "resnet18": 64}
 # Those at which 500 steps teach each network most of what it can learn and not all of it.
-LR = {"mlp": 1e-3, "small-cnn": 3e-3, "resnet18": 1e-3}
+LR = {"mlp": 1e-3, "small-cnn": 3e-3, "resnet18": 1e-4}
 
 
 def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str) -> dict[str, Any]:
@@ -243,6 +244,17 @@ def save(path: Path, results: dict[str, Any]) -> None:
     beside.replace(path)
 
 
+def _turned(sides: list[str], number: int) -> list[str]:
+    """The sides in the order of block `number`: none is always the first."""
+    turn = number % len(sides)
+    return [*sides[turn:], *sides[:turn]]
+
+
+def _done(results: dict[str, Any], model: str, number: int, seeds: list[int], side: str) -> bool:
+    found = (b for b in results["blocks"] if (b["model"], b["side"], b["block"]) == (model, side, number))
+    return any([run["seed"] for run in block["runs"]] == seeds for block in found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", default="mlp,small-cnn,resnet18")
@@ -263,29 +275,26 @@ def main() -> None:
     models, sides = options.models.split(","), options.sides.split(",")
     if not set(models) <= set(SIDE) or not set(sides) <= set(SIDES):
         parser.error(f"models are {', '.join(SIDE)}; sides are {', '.join(SIDES)}")
-    settings = {"steps": options.steps, "seeds": options.seeds, "at_once": options.at_once, "batch": BATCH, "lr": LR}
+    settings = {"steps": options.steps, "at_once": options.at_once, "batch": BATCH, "lr": LR}
     results = opened(options.out, settings)
     seeds = list(range(options.seeds))
     for model in models:
-        done = {(item["side"], item["block"]) for item in results["blocks"] if item["model"] == model}
-        parts = [seeds[first : first + options.at_once] for first in range(0, len(seeds), options.at_once)]
-        todo = [(number, part) for number, part in enumerate(parts) if not {(side, number) for side in sides} <= done]
+        parts = list(enumerate(seeds[first : first + options.at_once] for first in range(0, len(seeds), options.at_once)))
+        todo = [(number, part, side) for number, part in parts for side in _turned(sides, number)]
+        todo = [item for item in todo if not _done(results, model, *item)]
         if not todo:
             continue
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             bench = Bench(model, options.steps, seeds, options.at_once, Path(folder, model), stack)
-            for number, part in todo:
-                turn = number % len(sides)  # no side is always the first of its block
-                for side in [*sides[turn:], *sides[:turn]]:
-                    if (side, number) in done:
-                        continue
-                    found = bench.block(side, part)
-                    if bench.start is not None:
-                        results["starts"].setdefault(model, bench.start)
-                    results["blocks"].append({"model": model, "side": side, "block": number, **found})
-                    save(options.out, results)
-                    accuracies = ", ".join(f"{run['accuracy']:.3f}" for run in found["runs"])
-                    print(f"{model} {side} block {number + 1} of {len(parts)}: {found['wall']:.1f} s, {accuracies}", flush=True)
+            for number, part, side in todo:
+                found = bench.block(side, part)
+                if bench.start is not None:
+                    results["starts"].setdefault(model, bench.start)
+                kept = [b for b in results["blocks"] if (b["model"], b["side"], b["block"]) != (model, side, number)]
+                results["blocks"] = [*kept, {"model": model, "side": side, "block": number, **found}]
+                save(options.out, results)
+                accuracies = ", ".join(f"{run['accuracy']:.3f}" for run in found["runs"])
+                print(f"{model} {side} block {number + 1} of {len(parts)}: {found['wall']:.1f} s, {accuracies}", flush=True)
     print(table(results))
 
 

@@ -24,6 +24,7 @@ GOALS = {
 HEAD = (
     "model",
     "side",
+    "runs",
     "wall s a run",
     "CPU s a run",
     "x reference, wall (range)",
@@ -62,14 +63,15 @@ def said(results: dict[str, Any]) -> str:
     """Machine and settings in a paragraph."""
     facts, settings = results["machine"], results["settings"]
     return (
-        f"{settings['seeds']} seeds of {settings['steps']} steps, {settings['at_once']} runs at once; {facts['cores']} cores of "
+        f"Runs of {settings['steps']} steps, {settings['at_once']} at once; {facts['cores']} cores of "
         f"{facts['cpu']}, torch {facts['torch']}, torchvision {facts['torchvision']}, Python {facts['python']}.\n"
     )
 
 
 def _row(model: str, side: str, blocks: dict[str, dict[int, Any]], start: dict[str, float]) -> list[str]:
     mine, reference = blocks[side], blocks["reference"]
-    out = [f"{statistics.median(b[kind] / len(b['runs']) for b in mine.values()):.1f}" for kind in ("wall", "cpu")]
+    out = [str(sum(len(b["runs"]) for b in mine.values()))]
+    out += [f"{statistics.median(b[kind] / len(b['runs']) for b in mine.values()):.1f}" for kind in ("wall", "cpu")]
     same = side == "reference"
     goal = GOALS.get((model, side))
     out += ["" if same else ratios(reference, mine, "wall"), "" if same else ratios(reference, mine, "cpu")]
