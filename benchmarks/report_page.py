@@ -77,6 +77,8 @@ def _state(status: str, rng: random.Random, number: int) -> dict[str, Any]:
     reason = {"failed": "RuntimeError: the loss is not defined here", "diverged": f"the loss was not finite at step {number % 7}"}
     seconds = 20 + 10 * rng.random()
     cost = {"images_per_second": 900 + 200 * rng.random(), "peak_memory_bytes": 5e8 + 1e8 * rng.random(), "total_seconds": seconds}
+    shares = {"data": 0.05, "step": 0.7, "evaluation": 0.15, "waiting": 0.02, "prepare": 0.06, "other": 0.02}
+    cost |= {f"{part}_seconds": share * seconds for part, share in shares.items()} | {"peak_memory_of_run": 1.0}
     versions = {"crosswind": "0.1.0", "torch": "2.14.1", "python": "3.11.7"}
     told = {"versions": json.dumps(versions), "cost": json.dumps(cost), "warnings": "[]"}
     return {"status": status, "reason": reason.get(status), "seconds": seconds, "attempts": 1, **told}

@@ -77,7 +77,8 @@ def run_of(key: str, method: str, **labels: Any) -> PlannedRun:
 
 def test_names_are_safe_and_differ() -> None:
     runs = [run_of("1", "a/b"), run_of("2", "a b"), run_of("3", "A-B"), run_of("4", "../../x"), run_of("5", "é" * 300)]
-    runs += [run_of("6", "erm (base)", role="base"), run_of("7", "x" * 300), PlannedRun("8", {}, {"method": "..", "seed": 0})]
+    runs += [run_of("6", "erm (base)", role="base"), run_of("7", "x" * 300), run_of("8", "X x"), run_of("9", "x X")]
+    runs.append(PlannedRun("10", {}, {"method": "..", "seed": 0}))
     traces = Traces(Path("/folder"), runs)
     paths = [str(traces.path(run)) for run in runs]
     assert paths[:4] == ["/folder/d-m-a-b", "/folder/d-m-a-b-2", "/folder/d-m-A-B-3", "/folder/d-m-..-..-x"]
