@@ -11,7 +11,7 @@ from torch import Tensor
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
-from crosswind.methods.functional import row_losses
+from crosswind.methods.functional import membership, row_losses, without_autocast
 
 if TYPE_CHECKING:
     from crosswind.models.build import Model
@@ -88,9 +88,9 @@ def _differences(features: Tensor, environment: Tensor, many: int) -> tuple[Tens
 
     `features` [n, d], `environment` int64 [n] in [0, many). At least float32, whatever the arithmetic around it.
     """
-    with torch.autocast(features.device.type, enabled=False):
+    with without_autocast(features):
         wide = features.float() if features.dtype in (torch.bfloat16, torch.float16) else features
-        members = torch.nn.functional.one_hot(environment, many).to(wide.dtype)
+        members = membership(environment, many).to(wide.dtype)
         counts = members.sum(0)
         means = members.T @ wide / counts.clamp(min=1.0)[:, None]
         # The squared distances of all pairs of k points add up to k times those from their mean.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import types
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["frozen", "group_means", "row_losses"]
+__all__ = ["frozen", "group_means", "membership", "row_losses", "without_autocast"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -20,10 +21,22 @@ def group_means(values: Tensor, group: Tensor, n_groups: int) -> tuple[Tensor, T
     """
     # A product with the one-hot matrix and not scatter_add: its order of summation is fixed on every device. Autocast would round
     # the values to bfloat16 for it.
-    with torch.autocast(values.device.type, enabled=False):
-        members = torch.nn.functional.one_hot(group, n_groups).to(values.dtype)
+    with without_autocast(values):
+        members = membership(group, n_groups).to(values.dtype)
         counts = members.sum(0)
         return (values @ members) / counts.clamp(min=1.0), counts
+
+
+def without_autocast(values: Tensor) -> AbstractContextManager[object]:
+    """The block in the dtypes that its tensors have, on the device of `values`."""
+    device = values.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+
+
+def membership(codes: Tensor, many: int) -> Tensor:
+    """Which of `many` values each code is: bool [n, many] of int64 [n]."""
+    # torch's `one_hot` asks some devices whether all codes are in range, which waits for them.
+    return codes[:, None] == torch.arange(many, device=codes.device)
 
 
 def row_losses(logits: Tensor, y: Tensor) -> Tensor:

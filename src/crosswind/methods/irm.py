@@ -11,7 +11,7 @@ from torch import Tensor
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
-from crosswind.methods.functional import group_means, row_losses
+from crosswind.methods.functional import group_means, membership, row_losses
 
 __all__ = ["IRM"]
 
@@ -120,5 +120,5 @@ class IRM(Method):
 def _slopes(logits: Tensor, y: Tensor) -> Tensor:
     """The derivative of every row's cross-entropy by a scale on its logits, at scale 1: [n], at least float32."""
     wide = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    wrong = wide.softmax(1) - torch.nn.functional.one_hot(y, wide.shape[1])
+    wrong = wide.softmax(1) - membership(y, wide.shape[1]).to(wide.dtype)
     return (wrong * wide).sum(1)

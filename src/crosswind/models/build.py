@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar
 
 import torch
@@ -13,10 +14,14 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import Form, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
+from crosswind.core.types import canonical
 from crosswind.models.convolution import with_small_map_convolutions
 from crosswind.models.form import check_form
 
 __all__ = ["Backbone", "Model", "build_model", "image_shape"]
+
+KEPT, KEPT_BYTES = 2, 2**27
+_built: dict[tuple[type, str], Model] = {}
 
 
 class Model(nn.Module):
@@ -113,10 +118,13 @@ def build_model(
     *,
     copy: int = 0,
     field: str = "model",
+    channels_last: bool = False,
 ) -> Model:
     """The model `name` with the initial weights of `seed`: the same for every method of a seed.
 
-    `copy` > 0 gives further, different weights. Torch's global generator is left as it was. Raises `InputError` on `field`.
+    `copy` > 0 gives further, different weights. `channels_last`: the memory layout of its convolutions. Torch's global generator is
+    left as it was. The runs of a seed follow each other and begin alike: the last few models are kept, and given as copies.
+    Raises `InputError` on `field`.
     """
     known = facts("models", name, field)
     values = resolve(known.knobs, knobs, field, f"model {name!r}")
@@ -125,9 +133,20 @@ def build_model(
     backbone: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
     if n_classes < 1:
         raise InputError(field, f"needs at least one class, not {n_classes}")
+    key = (cls, canonical([values, tuple(input_shape), n_classes, seed, copy, channels_last]))
+    if key in _built:
+        return deepcopy(_built[key])
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "weights", *((copy,) if copy else ())))
-        return with_small_map_convolutions(backbone.build(tuple(input_shape), n_classes))
+        model = with_small_map_convolutions(backbone.build(tuple(input_shape), n_classes))
+    if channels_last:
+        model.to(memory_format=torch.channels_last)
+    # Weights from a file are read each time: the file may have changed.
+    if values.get("weights") is None and sum(value.nbytes for value in model.state_dict().values()) <= KEPT_BYTES:
+        while len(_built) >= KEPT:
+            del _built[next(iter(_built))]
+        _built[key] = deepcopy(model)
+    return model
 
 
 def image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int]:

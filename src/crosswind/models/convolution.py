@@ -11,12 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 __all__ = ["Product", "Shape", "SmallMapConv2d", "products", "with_small_map_convolutions"]
+
+Module = TypeVar("Module", bound=nn.Module)
 
 FEW, SOME = 4, 16
 """Pixels of the written map up to which products win always, and where channels are many."""
@@ -73,7 +75,7 @@ class SmallMapConv2d(nn.Conv2d):
             x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
         if not _pays(shape, x, weight):
             return super().forward(input)
-        out: Tensor = _Convolution.apply(x, weight, bias, shape)  # type: ignore[no-untyped-call]
+        out: Tensor = _Convolution.apply(x, weight, bias, shape)
         return out
 
     def _shape_of(self, x: Tensor) -> Shape | None:
@@ -82,14 +84,13 @@ class SmallMapConv2d(nn.Conv2d):
         if not plain or x.ndim != 4 or x.device.type != "cpu" or not x.is_contiguous(memory_format=torch.channels_last):
             return None
         kernel, stride, padding = (_pair(value) for value in (self.kernel_size, self.stride, self.padding))
-        sides = x.shape[2], x.shape[3]
-        out = [(side + 2 * p - k) // s + 1 for side, p, k, s in zip(sides, padding, kernel, stride, strict=True)]
-        if min(out) < 1 or out[0] * out[1] > SOME:
+        high, wide = ((x.shape[2 + at] + 2 * padding[at] - kernel[at]) // stride[at] + 1 for at in (0, 1))
+        if min(high, wide) < 1 or high * wide > SOME:
             return None
-        return Shape(*sides, *out, kernel, stride, padding)
+        return Shape(x.shape[2], x.shape[3], high, wide, kernel, stride, padding)
 
 
-def with_small_map_convolutions(model: nn.Module) -> nn.Module:
+def with_small_map_convolutions(model: Module) -> Module:
     """`model` itself, its plain convolutions made `SmallMapConv2d`: parameters, names and initial weights stay as they are."""
     for part in model.modules():
         if type(part) is nn.Conv2d:

@@ -225,7 +225,13 @@ class RunTools:
     def _make_model(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
         shape, classes = self.info.input_shape, self.info.n_classes if n_classes is None else n_classes
         model = build_model(
-            self._model.name, {**self._model.knobs, **knobs}, shape, classes, self.seed, copy=self._copies, field="model"
+            self._model.name,
+            {**self._model.knobs, **knobs},
+            shape,
+            classes,
+            self.seed,
+            copy=self._copies,
+            channels_last=self._settings.channels_last,
         )
         if not base:
             self._copies += 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -77,7 +78,8 @@ class ImageNet(_Crop):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        drawn = uniforms(keys, CROP_DRAWS + 1 + JITTER_DRAWS, x.device)
-        x = self.cropped(x, drawn)
+        # Drawn on the host, which says what is done to whom: the device need not be asked.
+        drawn = uniforms(keys, CROP_DRAWS + 1 + JITTER_DRAWS, torch.device("cpu"))
+        x = self.cropped(x, drawn[:, : CROP_DRAWS + 1].to(x.device, non_blocking=True))
         amounts, order = jitter_draws(drawn[:, CROP_DRAWS + 1 :], (self.jitter, self.jitter, self.jitter, self.hue))
         return jitter(x, amounts, order, self.hue_model)
