@@ -176,9 +176,7 @@ def main() -> None:
     print(f"{'CPU us a network and step':46}{'as one':>10}{'in turn':>12}{'ratio':>9}")
     if "points" in chosen:
         for n in (8, 50, 200):
-            steps = 1600 // n
-            name = f"points: 16-16-2, N = {n}"
-            measured(name, points(n, 1000, 16, 16, 1, 2, max(steps, 32), 4), n, 4, max(steps, 32), options.rounds)
+            measured(f"points: 16-16-2, N = {n}", points(n, 1000, 16, 16, 1, 2, 250, 4), n, 4, 250, options.rounds)
     if "probes" in chosen:
         for classes in (3, 10):
             for seeds in (50, 5):
