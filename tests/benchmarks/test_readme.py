@@ -1,0 +1,32 @@
+"""The benchmarks' page names every program, says its goals, and shows what was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from benchmarks.study_table import GOALS, table
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+TEXT = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_program_is_on_the_page() -> None:
+    named = set(re.findall(r"\[`([\w.]+)`\]\(\1\)", TEXT))
+    assert named == {path.name for path in FOLDER.glob("*.py")}
+
+
+def test_the_goals_of_the_study_are_the_table_s() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| [`study.py`]"))
+    models = list(dict.fromkeys(model for model, _ in GOALS))
+    fp32 = [f"{GOALS[model, 'fp32']:g}" for model in models]
+    bf16 = [f"{GOALS[model, 'bf16']:g}" for model in models]
+    assert f"fp32: {models[0]} {fp32[0]} x, {models[1]} {fp32[1]}, {models[2]} {fp32[2]}; bf16: {', '.join(bf16)};" in row
+
+
+def test_tables_are_those_of_the_results() -> None:
+    for path in sorted((FOLDER / "results").glob("study*.json")):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        for line in filter(None, table(results).splitlines()):
+            assert line in TEXT.splitlines(), f"the page lacks a line of {path.name}: {line}"
