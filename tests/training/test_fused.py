@@ -18,6 +18,7 @@ from crosswind.methods.base import Method, Output
 from crosswind.methods.bn_adapt import BNAdapt
 from crosswind.methods.erm import ERM
 from crosswind.models.build import Model, build_model
+from crosswind.models.convolution import SmallMapConv2d
 from crosswind.training import fused
 from crosswind.training.fused import evaluated, folded
 from crosswind.training.loader import EvaluationRows
@@ -93,6 +94,21 @@ def test_every_way_into_a_model_serves(name: str) -> None:
         assert evaluated({"m": model}, "fp32", lambda made: made["m"] is model) == (name == "mlp")
         kept = evaluated({"m": model}, "fp32", lambda made: isinstance(made["m"], Model) and made["m"].head is model.head)
     assert kept
+
+
+def test_a_folded_layer_stays_of_its_class() -> None:
+    """A convolution that is faster on small maps is so folded as well."""
+    model = worn(build_model("small-cnn", {}, (3, 16, 16), 5, 0))
+    kinds: list[type] = []
+
+    def seen(made: dict[str, nn.Module]) -> Tensor:
+        with made["m"]._gate.open():  # type: ignore[operator,union-attr]
+            kinds.extend(type(part) for part in made["m"].modules() if isinstance(part, nn.Conv2d | nn.BatchNorm2d))
+        return made["m"](picture(16))
+
+    with evaluation_mode([model]):
+        evaluated({"m": model}, "fp32", seen)
+    assert kinds == [SmallMapConv2d] * 3
 
 
 def test_nothing_of_the_original_changes() -> None:

@@ -22,13 +22,12 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from crosswind.models.build import Model
+from crosswind.models.convolution import SmallMapConv2d
 
 __all__ = ["evaluated", "folded"]
 
-_RANKS: dict[type[nn.Module], int] = {nn.Linear: 2, nn.Conv1d: 3, nn.Conv2d: 4, nn.Conv3d: 5}
+_RANKS: dict[type[nn.Module], int] = {nn.Linear: 2, nn.Conv1d: 3, nn.Conv2d: 4, SmallMapConv2d: 4, nn.Conv3d: 5}
 """The layers that can carry a norm, and how many dimensions their output must have for the norm to be one of channels."""
-_OURS = "crosswind.models.convolution"
-"""Where the classes are that compute what torch's do, only faster."""
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ENTRIES = ("forward", "features", "taps", "until", "after")
 
@@ -110,12 +109,7 @@ def _plans(modules: Mapping[str, nn.Module]) -> dict[str, _Plan]:
 
 def _is_layer(part: nn.Module) -> bool:
     """One of torch's layers with weights of its own, whose forward pass nobody has replaced."""
-    return _rank(part) > 0 and isinstance(part._parameters.get("weight"), nn.Parameter) and "forward" not in vars(part)
-
-
-def _rank(part: nn.Module) -> int:
-    kind = type(part)
-    return _RANKS.get(kind.__mro__[1] if kind.__module__ == _OURS else kind, 0)
+    return type(part) in _RANKS and isinstance(part._parameters.get("weight"), nn.Parameter) and "forward" not in vars(part)
 
 
 def _fits(layer: nn.Module, norm: nn.Module) -> bool:
@@ -151,7 +145,7 @@ def _planned(module: nn.Module, shape: tuple[tuple[str, type], ...]) -> _Plan:
 
     pairs, called = [], []
     for path, (node, *_) in nodes.items():
-        if not _rank(parts[path]) or not once(path):
+        if type(parts[path]) not in _RANKS or not once(path):
             continue
         after = [str(user.target).removeprefix(prefix) for user in node.users if user.op == "call_module"]
         if len(node.users) == len(after) == 1 and isinstance(parts[after[0]], _NORMS) and once(after[0]):
@@ -264,7 +258,7 @@ def _copies(modules: Mapping[str, nn.Module], low: bool) -> tuple[dict[str, nn.M
         replaced: dict[int, nn.Module] = {}
         parts = dict(module.named_modules())
         for layer, norm in plan.pairs:
-            pair = _Pair(_rank(parts[layer]))
+            pair = _Pair(_RANKS[type(parts[layer])])
             watched.append(pair)
             replaced[id(parts[layer])] = _carrying(parts[layer], parts[norm], pair, low)
             replaced[id(parts[norm])] = _Passed(pair).eval()
