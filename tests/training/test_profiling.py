@@ -17,7 +17,7 @@ from crosswind.training import profiling
 from crosswind.training.loop import Trajectory
 from crosswind.training.profiling import STEPS, WARM_UP, Profile
 
-LONG = {"steps": 24, "validate_every": 24, "model": "small-cnn"}
+LONG = {"steps": 16, "validate_every": 16}
 
 
 def numbers(found: Trajectory) -> Any:
