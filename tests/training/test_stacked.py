@@ -90,9 +90,18 @@ def test_only_a_chain_that_uses_every_parameter_once_is_taken_for_one() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.a(x) if x.sum() > 0 else x
 
+    class Dropping(Twice):
+        def __init__(self) -> None:
+            super().__init__()
+            self.b = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.a(x)
+            return self.b(x)
+
     ending = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
     partly = nn.Sequential(nn.Linear(3, 12), nn.Unflatten(1, (3, 4)), nn.Flatten(2), nn.Linear(4, 2))
-    for network in (Twice(), Beside(), Judging(), ending, partly):
+    for network in (Twice(), Beside(), Judging(), Dropping(), ending, partly):
         assert not Stack([network, network]).chained, network
     assert Stack([nn.Linear(3, 2)]).chained  # a single layer is a chain
     x, y = torch.randn(1, 5, 3), torch.zeros(1, 5, dtype=torch.int64)

@@ -137,7 +137,6 @@ class _Group:
         ]
         self.active = list(self.solos)
         self.logged: dict[str, list[Tensor]] = {}
-        self.logged_before = 0  # steps whose losses are let go
 
     def train(self) -> None:
         """Step all runs that go on, until none does."""
@@ -208,13 +207,13 @@ class _Group:
             scores = {name: [score(one) for one in sets.predictions(stack, runs)] for name, sets in self.validation.items()}
         over: list[_Solo] = []
         for turn, (place, solo) in enumerate(zip(places, due, strict=True)):
-            since = solo.steps - self.logged_before
-            means = {name: float(values[since:, place].mean()) for name, values in logged.items()}
+            means = {name: float(values[:, place].mean()) for name, values in logged.items()}
             solo.steps = step
             if self._judged(solo, place, means, {name: each[turn] for name, each in scores.items()}):
                 over.append(solo)
+        # All that go on were last validated together: only its last step parts a run from the others.
         if len(due) == len(self.active):
-            self.logged, self.logged_before = {}, step
+            self.logged = {}
         if over:
             self._leave(over)
 
