@@ -138,7 +138,8 @@ def test_sources_load_no_table_or_image_library() -> None:
 def test_test_folders_mirror_the_package() -> None:
     folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
     assert len(folders) >= 2
-    rooms = {path.parent.relative_to(PACKAGE) for path in MODULES} | {Path(name) for name in ("benchmarks", "contract", "docs", "examples")}
+    others = ("benchmarks", "contract", "docs", "examples")
+    rooms = {path.parent.relative_to(PACKAGE) for path in MODULES} | {Path(name) for name in others}
     assert sorted(map(str, folders - rooms)) == []
 
 
