@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,7 +43,7 @@ def reproducible(settings: TrainingSettings) -> Iterator[None]:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True, warn_only=cuda)  # some operations have no deterministic form on CUDA
+    _deterministic(True, warn_only=cuda)  # some operations have no deterministic form on CUDA
     # It would write NaN into every new tensor, at a price.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     generator = torch.default_generator.get_state()
@@ -50,5 +51,13 @@ def reproducible(settings: TrainingSettings) -> Iterator[None]:
         yield
     finally:
         torch.default_generator.set_state(generator)
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        _deterministic(before[0], warn_only=before[1])
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+
+
+def _deterministic(mode: bool, *, warn_only: bool) -> None:
+    if "torch._inductor" in sys.modules:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+    else:
+        # What the public function does but for telling the compiler, which it would import: a second and more of every process.
+        torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)

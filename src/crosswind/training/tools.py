@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
@@ -22,7 +24,10 @@ __all__ = ["Optimiser", "RunTools"]
 
 
 class Optimiser:
-    """One declared optimiser at work: torch's own, fused where it can be, with its clip and schedule."""
+    """One declared optimiser at work: torch's own arithmetic, fused where it can be, with its clip and schedule.
+
+    By torch's functions and not by its classes, whose steps import the compiler: two seconds of every process.
+    """
 
     def __init__(self, spec: OptimiserSpec, settings: TrainingSettings, alone: bool) -> None:
         self._spec, self._settings = spec, settings
@@ -30,22 +35,16 @@ class Optimiser:
         # With other parameters about, gradients must be made for these only, or the others would gather them.
         self._inputs = None if alone else self.parameters
         self._lr = settings.lr if spec.lr is None else spec.lr
+        self._kind = settings.optimiser if spec.kind is None else spec.kind
+        self._decay = settings.weight_decay if spec.weight_decay is None else spec.weight_decay
+        self._momentum = settings.momentum if spec.momentum is None else spec.momentum
+        if self._kind not in ("adam", "adamw", "sgd"):
+            raise RunError(f"the optimiser kind {self._kind!r} is none of adam, adamw, sgd")
         self.reset()
 
     def reset(self) -> None:
         """Begin anew: nothing gathered."""
-        spec, settings = self._spec, self._settings
-        kind = settings.optimiser if spec.kind is None else spec.kind
-        decay = settings.weight_decay if spec.weight_decay is None else spec.weight_decay
-        self._torch: torch.optim.Optimizer
-        if kind == "sgd":
-            momentum = settings.momentum if spec.momentum is None else spec.momentum
-            self._torch = torch.optim.SGD(self.parameters, lr=self._lr, momentum=momentum, weight_decay=decay)
-        elif kind in ("adam", "adamw"):
-            made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
-            self._torch = made(self.parameters, lr=self._lr, betas=spec.betas, eps=spec.eps, weight_decay=decay, fused=True)
-        else:
-            raise RunError(f"the optimiser kind {kind!r} is none of adam, adamw, sgd")
+        self._gathered: list[dict[str, Tensor]] = [{} for _ in self.parameters]
 
     def step(self, total: Tensor, batch: Batch) -> None:
         """One step down `total`."""
@@ -54,19 +53,56 @@ class Optimiser:
         total.backward(inputs=self._inputs)  # type: ignore[no-untyped-call]
         if self._spec.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self._spec.clip)
-        if self._spec.schedule is not None:
-            for group in self._torch.param_groups:
-                group["lr"] = self._lr * self._spec.schedule(batch.step, batch.epoch)
-        self._torch.step()
+        lr = self._lr if self._spec.schedule is None else self._lr * self._spec.schedule(batch.step, batch.epoch)
+        moved = [(p, kept) for p, kept in zip(self.parameters, self._gathered, strict=True) if p.grad is not None]
+        if moved:
+            with torch.no_grad():
+                (self._descend if self._kind == "sgd" else self._adapt)(moved, lr)
+
+    def _descend(self, moved: list[tuple[nn.Parameter, dict[str, Tensor]]], lr: float) -> None:
+        buffers = [kept.get("momentum_buffer") for _, kept in moved]
+        sgd(
+            [parameter for parameter, _ in moved],
+            [_gradient(parameter) for parameter, _ in moved],
+            buffers,
+            weight_decay=self._decay,
+            momentum=self._momentum,
+            lr=lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+        for (_, kept), buffer in zip(moved, buffers, strict=True):
+            if buffer is not None:
+                kept["momentum_buffer"] = buffer
+
+    def _adapt(self, moved: list[tuple[nn.Parameter, dict[str, Tensor]]], lr: float) -> None:
+        for parameter, kept in moved:
+            if not kept:
+                kept["step"] = torch.zeros((), device=parameter.device)
+                kept["exp_avg"], kept["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        beta1, beta2 = self._spec.betas
+        adam(
+            [parameter for parameter, _ in moved],
+            [_gradient(parameter) for parameter, _ in moved],
+            [kept["exp_avg"] for _, kept in moved],
+            [kept["exp_avg_sq"] for _, kept in moved],
+            [],
+            [kept["step"] for _, kept in moved],
+            fused=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=lr,
+            weight_decay=self._decay,
+            eps=self._spec.eps,
+            maximize=False,
+            decoupled_weight_decay=self._kind == "adamw",
+        )
 
     def save(self) -> dict[str, Tensor]:
         """What it has gathered, as `INDEX/KEY` of each parameter in order."""
-        out = {}
-        for place, parameter in enumerate(self.parameters):
-            for key, value in self._torch.state.get(parameter, {}).items():
-                if value is not None:
-                    out[f"{place}/{key}"] = value
-        return out
+        return {f"{place}/{key}": value for place, kept in enumerate(self._gathered) for key, value in kept.items()}
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Go on from what `save` gave."""
@@ -76,7 +112,7 @@ class Optimiser:
             parameter = self.parameters[int(place)]
             # The fused kernels walk the memory of parameter and moments side by side: layouts must be the same.
             own = torch.empty_like(parameter) if value.shape == parameter.shape and value.ndim else torch.empty_like(value)
-            self._torch.state[parameter][key] = own.copy_(value)
+            self._gathered[int(place)][key] = own.copy_(value)
 
 
 class RunTools:
@@ -249,6 +285,11 @@ class RunTools:
         if self._settings.channels_last:
             module.to(memory_format=torch.channels_last)
         return module
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
 
 
 def _places(rows: Tensor | None) -> np.ndarray | None:
