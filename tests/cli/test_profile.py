@@ -19,6 +19,7 @@ seeds: 1
 """
 
 
+@pytest.mark.slow
 def test_traces_are_written_once_and_it_is_said_where(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ def plain(tmp_path_factory: Any) -> list[Any]:
     return done(tmp_path_factory.mktemp("plain"), Inline(JOB))[1]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_one_run_of_every_kind_is_traced_and_no_number_changes(workers: int, tmp_path: Path, plain: list[Any]) -> None:
     engine = Pool(JOB, workers) if workers else Inline(JOB)
     summary, found = done(tmp_path, engine, profile=tmp_path / "profile")
