@@ -14,6 +14,7 @@ from torch import Tensor
 from crosswind.core.errors import DataError
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Method
 from crosswind.training.loader import DTYPES, EvaluationRows, Order, TrainingRows, normalised, row_weights
 from crosswind.training.settings import TrainingSettings
@@ -86,7 +87,10 @@ class SharedRows:
             if not np.asarray(one.weight).sum() > 0:
                 raise DataError("every training row has weight 0" if len(one.rows) else "the training set has no rows")
         distinct, place = np.unique(np.concatenate([one.rows for one in rows]), return_inverse=True)
-        pixels = torch.from_numpy(np.ascontiguousarray(images[rows[0].source].pixels(distinct))).to(settings.device)
+        # Rendered once for all that train on the source in this process, as those of `TrainingRows` are.
+        held = ResidentRows(images[rows[0].source], distinct, evaluation=False)
+        held.bring()
+        pixels = torch.from_numpy(held.take(np.arange(len(distinct)))).to(settings.device)
         self._dtype, self._channels_last = DTYPES[settings.precision], settings.channels_last
         if pixels.numel() <= _FLOATS:
             pixels = normalised(pixels.permute(0, 3, 1, 2), self._dtype, True).permute(0, 2, 3, 1)
