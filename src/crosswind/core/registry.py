@@ -26,7 +26,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from crosswind.core import cards
 from crosswind.core import knobs as declarations
+from crosswind.core.cards import Card
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, Knob, Limit, Needs
 
@@ -58,8 +60,8 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
 MODULES_VARIABLE = "CROSSWIND_MODULES"
 """The environment variable that names, with commas between, modules in which a worker finds classes."""
 
-_WORDS: dict[str, Any] = {name: getattr(declarations, name) for name in declarations.__all__}
-_DECLARED = ("needs", "limit", "built", "version", "family", "extra", "hooks")
+_WORDS: dict[str, Any] = {name: getattr(room, name) for room in (declarations, cards) for name in room.__all__}
+_DECLARED = ("needs", "limit", "built", "card", "version", "family", "extra", "hooks")
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -77,6 +79,7 @@ class Facts:
     needs: Needs | None = None
     limit: Limit | None = None
     built: Form | None = None
+    card: Card | None = None
     version: int = 1
     family: Any = None
     extra: str | None = None
@@ -97,6 +100,8 @@ class Facts:
             out["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
         if self.built is not None:
             out["built"] = {key: value for key, value in asdict(self.built).items() if value}
+        if self.card is not None:
+            out["card"] = self.card.describe()
         if self.family:
             out["family"] = self.family
         if self.room == "methods":
@@ -354,7 +359,7 @@ def _evaluate(node: ast.expr, module: str) -> Any:
 
 
 def _shown(declared: dict[str, Any]) -> dict[str, Any]:
-    return {key: declared[key] for key in ("needs", "limit", "built", "version", "family", "extra") if key in declared}
+    return {key: declared[key] for key in ("needs", "limit", "built", "card", "version", "family", "extra") if key in declared}
 
 
 def _facts_of_class(cls: type, room: str) -> Facts:

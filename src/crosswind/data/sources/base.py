@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
+from crosswind.core.cards import Card, Original
 from crosswind.core.errors import InputError
-from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.knobs import knob, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.dataset import AttributedDataset
 
-__all__ = ["Source", "open_source"]
+__all__ = ["PreparedSource", "Reading", "Source", "open_source"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,60 @@ class Source(ABC):
     @abstractmethod
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for settings that do not fit, `DataError` for files that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a source reads from its original files.
+
+    `dataset`: the rows of all parts; its `images` decode and resize the rows asked for and may be called by several threads at
+    once. `parts`: part -> rows found, in the words of the card's totals.
+    """
+
+    dataset: AttributedDataset
+    parts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class PreparedSource(Source):
+    """A source whose original files are read once, by `crosswind prepare`, and from then on as a prepared copy.
+
+    A subclass declares its `card` and says how the originals are read; all the rest, the total's check, the copy and its
+    pixels, is the same for all. Knobs other than `root` are part of what is prepared, except those in `after`.
+    """
+
+    root: str | None = knob(None, doc="folder of prepared data; by default that of CROSSWIND_DATA, else ~/.cache/crosswind/data")
+
+    card: ClassVar[Card]
+    after: ClassVar[tuple[str, ...]] = ()
+    """Knobs that `finish` uses and `read` does not: all their values share one prepared copy."""
+    copy: ClassVar[str] = ""
+    """The name of the prepared copy, where it is not that of the source: two sources over the same files share it."""
+
+    def originals(self) -> tuple[Original, ...]:
+        """The original files that these settings need."""
+        return self.card.files
+
+    def totals(self) -> Mapping[str, int]:
+        """The rows of each part as published, with these settings; empty where they are not known."""
+        return self.card.totals
+
+    @abstractmethod
+    def read(self, folder: Path) -> Reading:
+        """The data set in the original files of `folder`. Reads no pixel before `images` is called.
+
+        Raises `DataError` in one sentence for a file that is missing, truncated, corrupted or not what its name says.
+        """
+
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """What these settings make of the prepared copy, such as colours; by default the copy itself."""
+        return dataset
+
+    def load(self) -> AttributedDataset:
+        """The data set of the prepared copy. Raises `DataError` where there is none, or none that can be used."""
+        from crosswind.data.prepared import open_copy
+
+        return self.finish(open_copy(self))
 
 
 def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str = "data") -> AttributedDataset:

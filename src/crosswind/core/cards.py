@@ -1,0 +1,61 @@
+"""What is known of a data set before any of its files is there: its card, declared in the file of its source.
+
+The registry evaluates these declarations without running the file, so they may use only literals and the words of this module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Card", "Original"]
+
+
+@dataclass(frozen=True)
+class Original:
+    """One file as its authors published it.
+
+    `name`: what it is called in the folder of originals, a relative path. `url`: where it can be fetched; empty where the licence
+    or the site does not allow it. `size` in bytes, 0 where it is not known. `sha256` and `md5`: hexadecimal, empty where they are
+    not known; a file with neither is never fetched. `variant`: the value of the source's knob that it belongs to; empty: to all.
+    """
+
+    name: str
+    url: str = ""
+    size: int = 0
+    sha256: str = ""
+    md5: str = ""
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """The card of a data set.
+
+    `attributes`: name -> values, or their number, or a few words. `totals`: part (`"train"`, `"all"`) -> rows, as published; empty
+    where the data are the user's own. `shape`: height x width x channels of the pictures, in words. `licence`, `citation`: as the
+    authors give them. `used`: paper -> where and how. `layout`: the source for the layout of the files. `get`: one sentence on
+    what to get and from where, for files that are not fetched. `files`: the originals.
+    """
+
+    attributes: Mapping[str, Any]
+    totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    shape: str = ""
+    licence: str = ""
+    citation: str = ""
+    used: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    layout: str = ""
+    get: str = ""
+    files: tuple[Original, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """The card as plain values for JSON, empty entries left out."""
+        told = {key: value for key, value in vars(self).items() if value and key != "files"}
+        told["attributes"] = {
+            name: list(values) if isinstance(values, tuple) else values for name, values in self.attributes.items()
+        }
+        if self.files:
+            told["files"] = [{key: value for key, value in vars(item).items() if value} for item in self.files]
+        return told
