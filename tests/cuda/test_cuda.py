@@ -1,0 +1,177 @@
+"""What must hold on a CUDA device: as on the processor, and that no step waits for it. Skipped where there is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.contract.test_methods import NAMES, SETTINGS, made, tried
+from tests.contract.test_transforms import NAMES as TRANSFORMS
+from tests.contract.test_transforms import by_strength, keys_of, photographs
+from tests.studies.test_whole_runs import JOB, finish, planned
+from tests.training.world import dataset, run, same_weights, split
+
+from crosswind.methods.base import Batch, Loss, Method, Stage
+from crosswind.methods.erm import ERM
+from crosswind.studies.engines.inline import Inline
+from crosswind.studies.engines.pool import Pool
+from crosswind.training.fused import evaluated, folded
+from crosswind.training.identity import info_of
+from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.predicting import evaluation_mode
+from crosswind.training.profiling import Profile
+from crosswind.training.settings import ModelSpec, TrainingSettings
+from crosswind.training.tools import RunTools
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_repeats_its_bits(name: str, precision: str) -> None:
+    first, second = (tried(name, device="cuda", precision=precision) for _ in range(2))
+    assert first.status == "finished" and first.cost["peak_memory_bytes"] > 0
+    assert same_weights(first, second)
+    for rule, sets in first.predictions.items():
+        for key, found in sets.items():
+            assert found.logits is not None and np.array_equal(found.logits, second.predictions[rule][key].logits)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_learns_as_on_the_processor(name: str) -> None:
+    """Float32 is float32: the losses of twelve steps agree to 1e-4, which arithmetic of 10 bits (TF32) does not."""
+    here, there = (tried(name, device=device) for device in ("cpu", "cuda"))
+    for ours, theirs in zip(here.history, there.history, strict=True):
+        for key, value in ours["train"].items():
+            assert theirs["train"][key] == pytest.approx(value, rel=1e-4, abs=1e-5), (ours["step"], key)
+
+
+@pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18", "vit-tiny"])
+def test_predictions_are_those_of_the_processor(model: str) -> None:
+    found = [run(ERM(), model=model, device=device, steps=1, validate_every=1) for device in ("cpu", "cuda")]
+    here, there = (item.predictions["last"]["test"].logits for item in found)
+    assert here is not None and there is not None
+    assert np.abs(here - there).max() <= 2e-3 * max(1.0, np.abs(here).max())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stopped_run_goes_on_with_the_same_bits(name: str, precision: str, tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(told: dict[str, Any]) -> None:
+        if told["step"] >= 8:
+            raise Stop
+
+    whole = tried(name, device="cuda", precision=precision)
+    place = tmp_path / "checkpoint"
+    with pytest.raises(Stop):
+        tried(name, device="cuda", precision=precision, checkpoint=place, progress=stop)
+    assert same_weights(whole, tried(name, device="cuda", precision=precision, checkpoint=place))
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def steps(name: str, method: Method, precision: str) -> int:
+    """Three steps in which whatever makes the host wait for the device is an error; how many were taken."""
+    given = SETTINGS.get(name, {})
+    settings = TrainingSettings(batch=16, steps=12, device="cuda", precision=precision, patience=None)
+    sets, data = split(), dataset()
+    images = {sets.train.source: data}
+    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views())
+    info = info_of(sets, images, settings)
+    training = EvaluationRows(sets.train, data, settings, resident=False)
+    model = ModelSpec(given.get("model", "mlp"))
+    tools = RunTools(method, info, model, settings, 0, rows, training, None)
+    tools.begin(Stage(), fresh=False)
+    tools.train()
+    taken = 0
+    for step in range(4):
+        if step:  # the first one loads kernels, and makes handles and moments
+            with no_waiting():
+                tools.batch = rows.batch(step, 12)
+                method.update(tools, tools.batch)
+            taken += 1
+        else:
+            tools.batch = rows.batch(step, 12)
+            method.update(tools, tools.batch)
+    return taken
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_step_waits_for_the_device(name: str, precision: str) -> None:
+    assert steps(name, made(name), precision) == 3
+
+
+class Asking(ERM):
+    """ERM that reads its loss at every step."""
+
+    def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
+        found = super().loss(modules, batch, state)
+        if float(found.total) > 100:
+            raise ValueError("the loss is too large")
+        return found
+
+
+def test_a_step_that_waits_is_found() -> None:
+    with pytest.raises(RuntimeError, match="synchroniz"):
+        steps("erm", Asking(), "fp32")
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_give_the_processor_s_bits(name: str) -> None:
+    x = photographs(3, 31, 45)
+    for transform in by_strength(name):
+        here, there = transform(x, keys_of(7)), transform(x.cuda(), keys_of(7)).cpu()
+        differing = (here != there).double().mean().item()
+        most = int((here.int() - there.int()).abs().max())
+        assert most <= 1 and differing <= 1e-3, f"{transform}: {differing:.2%} of the levels differ, by at most {most}"
+
+
+@pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18"])
+def test_folded_networks_say_the_same(model: str) -> None:
+    from crosswind.models.build import build_model
+
+    network = build_model(model, {}, (3, 32, 32), 4, 0).cuda().to(memory_format=torch.channels_last)
+    x = torch.randn(64, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
+    network.train()
+    for _ in range(3):
+        network(x)
+    with evaluation_mode([network]):
+        assert folded({"model": network})
+        plain = network(x)
+        fused = evaluated({"model": network}, "fp32", lambda made: made["model"](x))
+    assert (plain - fused).abs().max() <= 1e-4 * max(1.0, plain.abs().max().item())
+
+
+def test_profile_shows_kernels() -> None:
+    profile = Profile("cuda")
+    run(ERM(), model="small-cnn", device="cuda", profile=profile)
+    events = json.loads(gzip.decompress(profile.trace))["traceEvents"]
+    assert sum(event.get("cat") == "kernel" for event in events) > 50 and profile.table
+
+
+def test_several_runs_share_a_gpu(tmp_path: Path) -> None:
+    """A study in this process, and on three workers at once: the same numbers."""
+    plan = planned(
+        models={"small": {"model": "small-cnn"}}, training={"steps": 20, "batch": 32, "validate_every": 5, "device": "cuda"}
+    )
+    alone = finish(tmp_path / "alone", plan, Inline(JOB))
+    together = finish(tmp_path / "together", plan, Pool(JOB, 3))
+    assert len(alone) == len(together) > 50 and alone == together
