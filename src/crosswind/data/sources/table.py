@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.decoding import decoder
 from crosswind.data.sources.base import Source
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
@@ -73,7 +72,7 @@ class Table(Source):
         return AttributedDataset(
             name=Path(self.path).stem,
             table=table,
-            images=_reader(folder, files, self.size, self.path),
+            images=decoder(lambda row: folder / files[row], self.size, lambda row: f"{self.path}, row {row + 1}: {files[row]!r}"),
             image_shape=(self.size, self.size, 3),
             units=units,
             fingerprint=digest(told),
@@ -136,48 +135,3 @@ def _listing(folder: Path) -> dict[str, int]:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
     except (OSError, ValueError):
         return {}
-
-
-def _reader(folder: Path, files: Sequence[str], size: int, path: str) -> Callable[[NDArray[np.int64]], NDArray[np.uint8]]:
-    def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        out = np.empty((len(rows), size, size, 3), dtype=np.uint8)
-        for i, row in enumerate(rows.tolist()):
-            try:
-                out[i] = _decoded(folder / files[row], size)
-            except _Refused as error:
-                raise DataError(f"{path}, row {row + 1}: {files[row]!r} {error}") from None
-        return out
-
-    return images
-
-
-class _Refused(Exception):
-    """Why a file is not taken as an image; the row is added where it is known."""
-
-
-def _decoded(place: Path, size: int) -> NDArray[np.uint8]:
-    from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
-
-    if ImageFile.LOAD_TRUNCATED_IMAGES:
-        raise _Refused("cannot be checked: PIL's LOAD_TRUNCATED_IMAGES is switched on in this program")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(place) as opened:
-                if opened.mode.startswith("I") or opened.mode == "F":
-                    raise _Refused(f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8 bits first")
-                upright = ImageOps.exif_transpose(opened)
-                picture = upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-    except _Refused:
-        raise
-    except UnidentifiedImageError:
-        raise _Refused("is not an image") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _Refused("has more pixels than an image of a data set should have") from None
-    except FileNotFoundError:
-        raise _Refused("is no longer there") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
-        raise _Refused(f"cannot be read as a whole image: {error}") from None
-    return np.asarray(picture, dtype=np.uint8)

@@ -1,0 +1,75 @@
+"""Image files as pixels: what sources that read files of pictures share.
+
+A picture is turned as its EXIF data say, made RGB (transparency is dropped) and resized to a square without keeping its
+proportions, bilinearly with PIL's own filter. What is no whole image is refused in one sentence that names it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError
+from crosswind.data.dataset import Images
+
+__all__ = ["IMAGE_ENDINGS", "Refused", "decoded", "decoder"]
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+"""The endings, in lower case, by which a file in a folder is taken for an image."""
+
+
+class Refused(Exception):
+    """Why bytes are not taken as an image, as the end of a sentence; which file it is about is added where it is known."""
+
+
+def decoder(opened: Callable[[int], Path | bytes], size: int, named: Callable[[int], str]) -> Images:
+    """The `images` of a data set whose row i is the image in the file or the bytes `opened(i)`, uint8 [m, size, size, 3].
+
+    They may be asked for by several threads at once if `opened` may. The first file that is no whole image is a `DataError`
+    that begins with `named(i)`; `opened` may raise `Refused` too.
+    """
+
+    def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        out = np.empty((len(rows), size, size, 3), dtype=np.uint8)
+        for i, row in enumerate(rows.tolist()):
+            try:
+                out[i] = decoded(opened(row), size)
+            except Refused as error:
+                raise DataError(f"{named(row)} {error}") from None
+        return out
+
+    return images
+
+
+def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:
+    """One image file as uint8 [size, size, 3]. Raises `Refused` for what is no whole image of 8 bits."""
+    from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        raise Refused("cannot be checked: PIL's LOAD_TRUNCATED_IMAGES is switched on in this program")
+    try:
+        with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as opened:
+            # PIL only warns of these; filters of warnings belong to the whole program, and its other threads.
+            if Image.MAX_IMAGE_PIXELS is not None and opened.width * opened.height > Image.MAX_IMAGE_PIXELS:
+                raise Image.DecompressionBombError
+            if opened.mode.startswith("I") or opened.mode == "F":
+                raise Refused(f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8 bits first")
+            upright = ImageOps.exif_transpose(opened)
+            picture = upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+    except Refused:
+        raise
+    except UnidentifiedImageError:
+        raise Refused("is not an image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Refused("has more pixels than an image of a data set should have") from None
+    except FileNotFoundError:
+        raise Refused("is no longer there") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
+        raise Refused(f"cannot be read as a whole image: {error}") from None
+    return np.asarray(picture, dtype=np.uint8)
