@@ -522,3 +522,30 @@ def test_rows_sort_by_cell_and_whole_hash_even_where_leading_bits_agree() -> Non
     assert sorted_rows(codes, 3, hashes).tolist() == wanted
     many = codes.astype(np.uint64) << np.uint64(45)
     assert sorted_rows(many, 1 << 47, hashes).tolist() == wanted
+
+
+@pytest.mark.parametrize("hidden", ["a0", "a1", "a2"])
+def test_the_unseen_law_is_what_each_shift_leaves_out(hidden: str) -> None:
+    data = world((2, 3, 2), 10)
+    sets = parse_sets({"validation": {}, "target": {"role": "test", "law": "unseen"}, "known": {"role": "test", "law": "train"}})
+    made = plan({"type": "unseen-data", "attribute": "a", "unseen": hidden}, roles=Roles(4, 0.2), sets=sets)
+    split = make_split({"d": data}, "d", made, 0)
+    target, known = (split.evaluation[name].rows for name in ("target", "known"))
+    values = np.array(data.attribute("a").values)[data.table.column("a")]
+    assert set(values[target]) == {hidden} and len(target) == 2 * 2 * 4
+    assert hidden not in set(values[known]) and len(known) == 2 * 2 * 2 * 4
+    assert parse_sets(made.describe()["sets"])["target"].law == "unseen"
+    told = plan_counts({"d": data}, "d", made)
+    assert told["sets"] == {"validation": len(split.validation["validation"].rows), "target": 16, "known": 32}
+    assert told["test_cells"].sum() == 8  # reweighting looks at rows that can be trained on
+
+
+def test_counterexamples_are_not_unseen() -> None:
+    data = world((2, 2), 40)
+    sets = parse_sets({"target": {"role": "test", "law": "unseen"}})
+    shift = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 0.1}
+    with pytest.raises(InputError, match=r"sets.target.law: finds no unseen cell: training draws from all of them"):
+        make_split({"d": data}, "d", plan(shift, n_attributes=1, sets=sets), 0)
+    alone = make_split({"d": data}, "d", plan({**shift, "counterexamples": 0}, n_attributes=1, sets=sets), 0)
+    rows = alone.evaluation["target"].rows
+    assert len(rows) and (data.table.column("y")[rows] != data.table.column("a")[rows]).all()

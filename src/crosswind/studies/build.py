@@ -22,7 +22,7 @@ from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw, parse_size
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.split import Roles, SetPlan, SplitPlan, parse_sampler
+from crosswind.shifts.split import LAWS, Roles, SetPlan, SplitPlan, parse_sampler
 from crosswind.studies.spec import DataSpec
 
 __all__ = [
@@ -210,7 +210,7 @@ def _set_plan(values: Mapping[str, Any], field: str) -> SetPlan:
     draw = values["draw"]
     return SetPlan(
         role=values["role"],
-        law="train" if law == "train" else build_shift(law, f"{field}.law"),
+        law=law if law in LAWS else build_shift(law, f"{field}.law"),
         draw=None if draw is None else parse_draw(draw, f"{field}.draw"),
         source=values["source"],
         labels=values["labels"],

@@ -16,7 +16,7 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.split import plan_counts
+from crosswind.shifts.split import LAWS, plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.counting import DrawCounts, matching_of
@@ -191,7 +191,7 @@ def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str, fields: 
     path = f"sets.{name}"
     if item.source is not None and item.source not in study.data:
         raise unknown(f"{path}.source", "data set", item.source, study.data)
-    if law != "train":
+    if law != "train" and (law != "unseen" or law in study.shifts):
         if law == "uniform" and "uniform" not in study.shifts:
             law = []
         elif isinstance(law, str):
@@ -207,7 +207,7 @@ def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str, fields: 
 
 
 def _law_error(study: Study, name: str, law: str) -> Any:
-    raise unknown(f"sets.{name}.law", "law", law, ["train", "uniform", *study.shifts])
+    raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
 
 
 def _named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> list[str] | None:

@@ -106,7 +106,8 @@ class SetSpec(_Strict):
 
     role: Literal["validation", "test"] = Field(description="which role's rows it draws from")
     law: str | dict[str, Any] | list[Any] = Field(
-        default="uniform", description="'train' (the law of training), 'uniform', the name of a shift of this study, or a shift"
+        default="uniform",
+        description="'train' (the law of training), 'unseen' (what it leaves out), 'uniform', a shift or the name of one of ours",
     )
     draw: Any = Field(
         default=None,

@@ -3,11 +3,12 @@
 from crosswind.shifts.split.deal import Deal, Pool, Roles, deal_of, parse_roles
 from crosswind.shifts.split.index import CellIndex, cell_index
 from crosswind.shifts.split.make import make_split, plan_counts
-from crosswind.shifts.split.plan import SetPlan, SplitPlan, default_sets, parse_sampler, parse_sets
+from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan, default_sets, parse_sampler, parse_sets
 from crosswind.shifts.split.rounding import controlled_rounding, margin_excess
 from crosswind.shifts.split.rows import RowSet, Split
 
 __all__ = [
+    "LAWS",
     "CellIndex",
     "Deal",
     "Pool",

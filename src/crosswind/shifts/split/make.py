@@ -19,7 +19,7 @@ from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.allot import Allotment, Fields, allot
 from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
 from crosswind.shifts.split.index import CellIndex, cell_index
-from crosswind.shifts.split.plan import SetPlan, SplitPlan
+from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows
 from crosswind.shifts.split.sampling import Grouping, default_attributes, grouping, sampling_weights
 
@@ -146,7 +146,7 @@ class _Study:
             return self._fresh(name, item, source, train, seed)
         # Test rows depend on the split seed alone, so every run of a study finds them ready.
         deal = self._deal(source)
-        law = self.plan.shift.describe() if item.law == "train" else None
+        law = self.plan.shift.describe() if isinstance(item.law, str) else None
         key = ("part", name, source, canonical(item.describe()), canonical(law), self.label)
         if key not in deal.kept:
             deal.kept[key] = self._fresh(name, item, source, train, seed)
@@ -163,14 +163,15 @@ class _Study:
             raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}")
         classes = _class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
         law = item.law if isinstance(item.law, Shift) else self.plan.shift
-        if isinstance(item.law, str) and item.law != "train":
-            raise unknown(f"{field}.law", "law", item.law, ["train"])
-        law_field = "shift" if item.law == "train" else f"{field}.law"
+        if isinstance(item.law, str) and item.law not in LAWS:
+            raise unknown(f"{field}.law", "law", item.law, LAWS)
+        law_field = f"{field}.law" if item.law is law else "shift"
+        known = item.law is not law and pool.cells is self.index.cells
+        form = self.form if known else law.normal_form(pool.cells, law_field)
         if item.law == "train":
-            form = self.form if pool.cells is self.index.cells else law.normal_form(pool.cells, law_field)
             form = form.without_supplements()
-        else:
-            form = law.normal_form(pool.cells, law_field)
+        elif item.law == "unseen":
+            form = _left_out(form, f"{field}.law")
         if (classes < 0).any():
             kept = pool.cells.along([0], (classes >= 0).astype(np.float64))
             form = form & NormalForm(pool.cells.shape, (kept,))
@@ -292,6 +293,8 @@ class _Study:
         tests = [(name, item) for name, item in self.plan.sets.items() if item.role == "test" and item.source in (None, self.main)]
         tests.sort(key=lambda pair: pair[0] != "test")
         for name, item in tests:
+            if item.law == "unseen":
+                continue  # no training row lies there
             law = item.law if isinstance(item.law, Shift) else self.plan.shift
             if all(attribute in self.index.cells.names for attribute in law.attributes()):
                 support = law.normal_form(self.index.cells, f"sets.{name}.law").support
@@ -316,6 +319,16 @@ def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) 
     if derived is not None and derived.name not in attributes:
         raise InputError(field, f"{dataset.name} has the derived attribute {derived.name!r}, which must be one of them", attributes)
     return cell_index(dataset, label, attributes, field)
+
+
+def _left_out(form: NormalForm, field: str) -> NormalForm:
+    """Weight 1 on the cells from which neither the weights of a shift nor its supplements draw."""
+    drawn = form.support
+    for item in form.supplements:
+        drawn = drawn | item.region
+    if drawn.all():
+        raise InputError(field, "finds no unseen cell: training draws from all of them")
+    return NormalForm(form.shape, ((~drawn).astype(np.float64),))
 
 
 def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> NDArray[np.int64]:

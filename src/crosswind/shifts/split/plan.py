@@ -12,8 +12,10 @@ from crosswind.shifts.draw import ALL_ROWS, DatasetSize, Draw, parse_draw
 from crosswind.shifts.noise import LabelNoise
 from crosswind.shifts.split.deal import ROLES, Roles
 
-__all__ = ["SetPlan", "SplitPlan", "default_sets", "parse_sampler", "parse_sets"]
+__all__ = ["LAWS", "SetPlan", "SplitPlan", "default_sets", "parse_sampler", "parse_sets"]
 
+LAWS = ("train", "unseen")
+"""What a set may name instead of a shift: the weights of training, or the cells that training leaves out."""
 SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
 
 
@@ -22,10 +24,12 @@ SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
 class SetPlan:
     """A named set to validate or evaluate on.
 
-    `role`: whose rows, "validation", "test" or "train". `law`: a shift over them, or "train", the weights of the training shift
-    without its supplements. `draw`: how many; None is all of the role's rows in proportion to the law, and for a validation set
-    of law "train" their share in training and validation together. `source`: another data set, whose rows are all for the sets
-    that read it. `labels`: a map from its classes to ours, None to leave a class out; classes of equal names need no entry.
+    `role`: whose rows, "validation", "test" or "train". `law`: a shift over them; or "train", the weights of the training shift
+    without its supplements; or "unseen", evenly the cells from which training draws no row, so that one plan of sets serves every
+    shift that leaves something out. `draw`: how many; None is all of the role's rows in proportion to the law, and for a
+    validation set of law "train" their share in training and validation together. `source`: another data set, whose rows are all
+    for the sets that read it. `labels`: a map from its classes to ours, None to leave a class out; classes of equal names need no
+    entry.
     """
 
     role: str
@@ -120,7 +124,7 @@ def _parse_set(name: str, spec: Any, field: str) -> SetPlan:
     if role not in ROLES:
         raise unknown(f"{field}.role", "role", role, ROLES) if role else InputError(f"{field}.role", "a set needs its role", ROLES)
     law = spec.get("law", "train" if name == "validation" else None)
-    if law != "train":
+    if law not in LAWS:
         law = parse_shift(law, f"{field}.law")
     labels, source = spec.get("labels"), spec.get("source")
     if labels is not None and not isinstance(labels, Mapping):
