@@ -16,6 +16,7 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,7 @@ def graph(name: str, batch: int) -> Step:
         method.update(tools, fixed)
 
     def replay(number: int) -> None:
+        assert tools.modules  # whose memory the graph writes to
         made = loader.batch(number, 10_000)
         fixed.x.copy_(made.x)
         fixed.y.copy_(made.y)
@@ -136,10 +138,11 @@ def beside(names: list[str], rounds: int, steps: int, batch: int, with_compiled:
             makers["compiled"] = lambda name=name: loop(name, batch, "bf16", compiled=True)[0]
         for label, maker in makers.items():
             try:
-                made = maker()
-                begun = time.perf_counter()
-                made(0)
-                torch.cuda.synchronize()
+                with reproducible(TrainingSettings(device="cuda")):
+                    made = maker()
+                    begun = time.perf_counter()
+                    made(0)
+                    torch.cuda.synchronize()
                 print(f"{name:12}{label:10} first step {time.perf_counter() - begun:.1f} s", flush=True)
                 sides[label] = made
             except Exception as error:
@@ -149,7 +152,8 @@ def beside(names: list[str], rounds: int, steps: int, batch: int, with_compiled:
             timed(step, 0, 10)
         for number in range(rounds):
             for label, step in sides.items():
-                taken[label].append(timed(step, 10 + number * steps, steps))
+                with nullcontext() if label == "plain" else reproducible(TrainingSettings(device="cuda")):
+                    taken[label].append(timed(step, 10 + number * steps, steps))
         for label, seconds in taken.items():
             ratios = [one / other for one, other in zip(taken["plain"], seconds, strict=True)]
             middle = statistics.median(ratios)

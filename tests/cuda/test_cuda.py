@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ from crosswind.training.tools import RunTools
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_repeats_its_bits(name: str, precision: str) -> None:
     first, second = (tried(name, device="cuda", precision=precision) for _ in range(2))
@@ -54,11 +55,17 @@ def test_every_method_learns_as_on_the_processor(name: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18", "vit-tiny"])
+def test_every_model_repeats_its_bits(model: str) -> None:
+    first, second = (run(ERM(), model=model, device="cuda") for _ in range(2))
+    assert same_weights(first, second)
+
+
+@pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18", "vit-tiny"])
 def test_predictions_are_those_of_the_processor(model: str) -> None:
-    found = [run(ERM(), model=model, device=device, steps=1, validate_every=1) for device in ("cpu", "cuda")]
+    found = [run(ERM(), model=model, device=device, steps=1, validate_every=1, lr=1e-6) for device in ("cpu", "cuda")]
     here, there = (item.predictions["last"]["test"].logits for item in found)
     assert here is not None and there is not None
-    assert np.abs(here - there).max() <= 2e-3 * max(1.0, np.abs(here).max())
+    assert np.abs(here - there).max() <= 1e-4 * max(1.0, np.abs(here).max())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -80,8 +87,10 @@ def test_a_stopped_run_goes_on_with_the_same_bits(name: str, precision: str, tmp
 
 @contextmanager
 def no_waiting() -> Iterator[None]:
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says that the mode is a prototype
+            torch.cuda.set_sync_debug_mode("error")
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")

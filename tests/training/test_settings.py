@@ -20,7 +20,8 @@ def test_bad_values_name_the_field() -> None:
         ({"step": 3}, "training.step: unknown setting of training 'step', did you mean 'steps'"),
         ({"steps": -1}, r"training.steps: must be in \[0, inf\), not -1"),
         ({"batch": "many"}, "training.batch: must be a whole number"),
-        ({"precision": "fp16"}, r"training.precision: unknown value 'fp16'.*fp32, bf16, fp64"),
+        ({"precision": "fp16"}, r"training.precision: unknown value 'fp16'.*fp32, tf32, bf16, fp64"),
+        ({"precision": "tf32"}, "training.precision: tf32 belongs to a cuda device, the device is cpu.*fp32, bf16, fp64"),
         ({"lr": 0}, "training.lr"),
         ({"momentum": 0.9}, "training.momentum: belongs to sgd, the optimiser is adam"),
     ]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -36,7 +36,10 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def reproducible(settings: TrainingSettings) -> Iterator[None]:
-    """Deterministic algorithms while it lasts, and torch's generator as it was afterwards."""
+    """Deterministic algorithms and the arithmetic that the settings name; torch's generator is afterwards what it was.
+
+    On CUDA `fp32` is float32: torch's own default is TF32, with 10 bits, in convolutions.
+    """
     cuda = torch.device(settings.device).type == "cuda"
     if cuda:
         # Without it cuBLAS may choose another algorithm at each call; it is read when the first handle is made.
@@ -47,12 +50,30 @@ def reproducible(settings: TrainingSettings) -> Iterator[None]:
     # It would write NaN into every new tensor, at a price.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     generator = torch.default_generator.get_state()
+    switches = _cuda_switches(settings.precision == "tf32") if cuda else []
+    kept = [(switch, read()) for read, switch, _ in switches]
+    for _, switch, value in switches:
+        switch(value)
     try:
         yield
     finally:
+        for switch, value in kept:
+            switch(value)
         torch.default_generator.set_state(generator)
         _deterministic(before[0], warn_only=before[1])
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+
+
+def _cuda_switches(tf32: bool) -> list[tuple[Callable[[], bool], Callable[[bool], None], bool]]:
+    """What reads a switch, what sets it, and what it is to be."""
+    attention = torch.backends.cuda
+    return [
+        (lambda: torch.backends.cudnn.allow_tf32, lambda on: setattr(torch.backends.cudnn, "allow_tf32", on), tf32),
+        (lambda: attention.matmul.allow_tf32, lambda on: setattr(attention.matmul, "allow_tf32", on), tf32),
+        # These kernels of attention add up in whatever order their blocks end.
+        (attention.mem_efficient_sdp_enabled, attention.enable_mem_efficient_sdp, False),
+        (attention.cudnn_sdp_enabled, attention.enable_cudnn_sdp, False),
+    ]
 
 
 def _deterministic(mode: bool, *, warn_only: bool) -> None:

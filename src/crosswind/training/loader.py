@@ -32,7 +32,7 @@ __all__ = ["EvaluationRows", "Order", "TrainingRows", "normalised", "row_weights
 AHEAD = 2
 """Batches that are read before they are needed, where pixels are not held in memory."""
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 
 
 def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:

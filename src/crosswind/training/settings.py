@@ -58,7 +58,11 @@ class TrainingSettings:
         20, domain="[1, inf)", source="Jeon et al. 2025", doc="validations without a new best after which the run stops"
     )
     stop_at: float | None = knob(None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops")
-    precision: str = knob("fp32", domain="{fp32, bf16, fp64}", doc="arithmetic: float32, bfloat16 autocast, or float64 for tests")
+    precision: str = knob(
+        "fp32",
+        domain="{fp32, tf32, bf16, fp64}",
+        doc="arithmetic: float32, TF32 products (cuda only), bfloat16 autocast, or float64 for tests",
+    )
     evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
     checkpoint_every: int = knob(1, domain="[1, inf)", doc="validations between two checkpoints")
     device: str = knob("cpu", doc="torch device: cpu, cuda, cuda:1, mps, xpu")
@@ -72,6 +76,9 @@ class TrainingSettings:
             raise InputError(f"{field}.momentum" if field else "momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
             raise InputError(f"{field}.device" if field else "device", f"{shown(settings.device)} is no kind of device", DEVICES)
+        if settings.precision == "tf32" and not settings.device.startswith("cuda"):
+            name = f"{field}.precision" if field else "precision"
+            raise InputError(name, f"tf32 belongs to a cuda device, the device is {settings.device}", ("fp32", "bf16", "fp64"))
         return settings
 
     def longest(self, n_rows: int) -> int:

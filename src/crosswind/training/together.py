@@ -83,7 +83,7 @@ def why_not_together(method: Method, settings: TrainingSettings) -> NeedsError |
             return NeedsError(f"method {name!r} is not trained as one: it has a {hook!r} of its own, beside {', '.join(_OWN)}")
     if method.needs.base is not None:
         return NeedsError(f"method {name!r} is not trained as one: it needs a base run")
-    if settings.precision == "bf16":
+    if settings.precision not in ("fp32", "fp64"):
         return InputError("training.precision", "networks are trained as one in full precision only", ["fp32", "fp64"])
     return None
 

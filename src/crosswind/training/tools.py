@@ -111,7 +111,8 @@ class Optimiser:
             place, key = name.split("/")
             parameter = self.parameters[int(place)]
             # The fused kernels walk the memory of parameter and moments side by side: layouts must be the same.
-            own = torch.empty_like(parameter) if value.shape == parameter.shape and value.ndim else torch.empty_like(value)
+            alike = value.shape == parameter.shape and value.ndim
+            own = torch.empty_like(parameter) if alike else torch.empty_like(value, device=parameter.device)
             self._gathered[int(place)][key] = own.copy_(value)
 
 
