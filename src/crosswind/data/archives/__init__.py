@@ -1,0 +1,1 @@
+"""Files that others made, read with care: archives, arrays and downloads."""
