@@ -37,7 +37,8 @@ class Card:
     `attributes`: name -> values, or their number, or a few words. `totals`: part (`"train"`, `"all"`) -> rows, as published; empty
     where the data are the user's own. `shape`: height x width x channels of the pictures, in words. `licence`, `citation`: as the
     authors give them. `used`: paper -> where and how. `layout`: the source for the layout of the files. `get`: one sentence on
-    what to get and from where, for files that are not fetched. `files`: the originals.
+    what to get and from where, for files that are not fetched. `files`: the originals. `drawn`: with its default settings the data
+    set is drawn or lies in a library, so that no file is needed.
     """
 
     attributes: Mapping[str, Any]
@@ -49,6 +50,7 @@ class Card:
     layout: str = ""
     get: str = ""
     files: tuple[Original, ...] = ()
+    drawn: bool = False
 
     def describe(self) -> dict[str, Any]:
         """The card as plain values for JSON, empty entries left out."""

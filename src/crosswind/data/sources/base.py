@@ -73,6 +73,15 @@ class PreparedSource(Source):
         """The rows of each part as published, with these settings; empty where they are not known."""
         return self.card.totals
 
+    def places(self, folder: Path) -> tuple[Path, ...]:
+        """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""
+        names = tuple(folder / item.name for item in self.originals())
+        return names if names and all(place.exists() for place in names) else (folder,)
+
+    def missing(self, folder: Path) -> tuple[Original, ...]:
+        """The originals that are not in `folder`; a source that takes its files in other forms too says so here."""
+        return tuple(item for item in self.originals() if not (folder / item.name).exists())
+
     @abstractmethod
     def read(self, folder: Path) -> Reading:
         """The data set in the original files of `folder`. Reads no pixel before `images` is called.

@@ -1,0 +1,70 @@
+"""The original files of a source: where they are, which are missing, and whether they changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crosswind.core.errors import DataError
+from crosswind.core.types import digest
+from crosswind.data.prepared.places import originals_folder, owner
+
+if TYPE_CHECKING:
+    from crosswind.data.sources.base import PreparedSource
+
+__all__ = ["gathered", "stamp"]
+
+Progress = Callable[[str, int, int], None]
+
+
+def gathered(source: PreparedSource, root: str | None, given: str | None, on_progress: Progress | None) -> Path:
+    """The folder with the originals; files that are not there are fetched where the card says from where and with which hash.
+
+    Nothing is fetched into a folder that the user named (`given`). Raises `DataError`: what to get, and where to put it.
+    """
+    folder = originals_folder(source, root) if given is None else Path(os.path.abspath(Path(given).expanduser()))
+    if given is not None and not folder.is_dir():
+        raise DataError(f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
+    missing = source.missing(folder)
+    barred = [item for item in missing if given is not None or not item.url or not (item.sha256 or item.md5)]
+    if barred:
+        names = ", ".join(item.name for item in barred)
+        get = f": {source.card.get}" if source.card.get else ""
+        raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
+    if missing:
+        fetch = import_module("crosswind.data.archives.fetch").fetch
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot make the folder {folder}: {error.strerror}") from None
+        for item in missing:
+            fetch(item, folder, None if on_progress is None else _told(on_progress, f"fetching {item.name}"))
+    return folder
+
+
+def stamp(source: PreparedSource, folder: Path) -> str:
+    """A digest of name, size and time of change of every file that the source reads. Raises `OSError`."""
+    found: list[tuple[str, int, int]] = []
+    for place in source.places(folder):
+        if place.is_dir():
+            for parent, _, names in os.walk(place, followlinks=True):
+                found += [_state(Path(parent, name), folder) for name in names]
+        elif place.exists():
+            found.append(_state(place, folder))
+    return digest(sorted(found))
+
+
+def _state(path: Path, folder: Path) -> tuple[str, int, int]:
+    state = path.stat()
+    return os.path.relpath(path, folder), state.st_size, state.st_mtime_ns
+
+
+def _told(on_progress: Progress, stage: str) -> Callable[..., None]:
+    def told(done: int, total: int | None = None, *_: Any) -> None:
+        on_progress(stage, done, total or 0)
+
+    return told
