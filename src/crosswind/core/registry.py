@@ -333,7 +333,7 @@ def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: 
     declared: dict[str, Any] = {}
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
-            if item.target.id in _DECLARED:
+            if item.target.id in _DECLARED and item.target.id not in read:  # a knob may have any name
                 declared[item.target.id] = _evaluate(item.value, module)
         elif isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
             if item.targets[0].id in _DECLARED:
@@ -368,7 +368,9 @@ def _shown(declared: dict[str, Any]) -> dict[str, Any]:
 def _facts_of_class(cls: type, room: str) -> Facts:
     import inspect
 
-    declared = {key: cls.__dict__[key] for key in _DECLARED if key in cls.__dict__}
+    knobs = declarations.knobs_of(cls)
+    own = {key: value for key, value in cls.__dict__.items() if key not in [item.name for item in knobs]}
+    declared = {key: own[key] for key in _DECLARED if key in own}
     defines = tuple(key for key, value in cls.__dict__.items() if inspect.isfunction(value) and not key.startswith("_"))
     return Facts(
         cls.registered_name,  # type: ignore[attr-defined]
@@ -377,7 +379,7 @@ def _facts_of_class(cls: type, room: str) -> Facts:
         cls.__module__,
         cls.__qualname__,
         inspect.cleandoc(cls.__doc__ or ""),
-        declarations.knobs_of(cls),
+        knobs,
         defines=defines,
         **_shown(declared),
     )

@@ -78,11 +78,9 @@ def originals_folder(source: PreparedSource, root: str | os.PathLike[str] | None
 
 def version_of(source: PreparedSource) -> int:
     """The version of what the source reads; a copy of an older one is made anew."""
-    if type(source).copy:
-        from crosswind.core.registry import facts
+    from crosswind.core.registry import facts
 
-        return facts("sources", type(source).copy).version
-    return int(getattr(type(source), "version", 1))
+    return facts("sources", owner(source)).version
 
 
 def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, *words: str) -> str:
