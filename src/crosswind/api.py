@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crosswind.studies.drive import Progress, Summary
     from crosswind.training.loop import Trajectory
 
-__all__ = ["StudyResults", "evaluate", "load", "run_study", "split", "train"]
+__all__ = ["StudyResults", "evaluate", "load", "prepare", "run_study", "split", "train"]
 
 JOB = "crosswind.studies.run:execute"
 
@@ -38,6 +38,46 @@ def load(source: str, **options: Any) -> AttributedDataset:
     known = facts("sources", source, "source")
     dataset: AttributedDataset = load_class("sources", source)(**resolve(known.knobs, options, "", f"source {source!r}")).load()
     return dataset
+
+
+def prepare(
+    source: str,
+    *,
+    originals: str | Path | None = None,
+    store: str | None = None,
+    accept_totals: bool = False,
+    again: bool = False,
+    workers: int | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
+    **options: Any,
+) -> Path:
+    """Make the prepared copy of a source, as `crosswind prepare` does, and return its folder: `prepare("cifar10", root="data")`.
+
+    `options` are the source's settings, `root` (the folder of prepared data) among them. `originals`: the folder of the original
+    files; by default ROOT/originals/NAME, into which what the licence allows is fetched. `store`: `"array"` or `"jpeg"`.
+    `accept_totals`: take numbers of rows that are not the published ones. `again`: replace the copy that is there; without it a
+    copy is left as it is. `on_progress(stage, done, total)`. Killed at any point, the next call goes on.
+
+    Raises `InputError` for an unknown source or option and for one that needs no copy, `DataError` for files that are missing or
+    not what they should be, and for a folder that cannot be written.
+    """
+    from crosswind.data import prepared
+    from crosswind.data.sources.base import PreparedSource
+
+    known = facts("sources", source, "source")
+    made = load_class("sources", source)(**resolve(known.knobs, options, "", f"source {source!r}"))
+    if not isinstance(made, PreparedSource):
+        raise InputError("source", f"{source!r} is always ready and has no prepared copy")
+    done = prepared.prepare(
+        made,
+        originals=None if originals is None else str(originals),
+        store=store,
+        accept_totals=accept_totals,
+        again=again,
+        workers=workers,
+        on_progress=on_progress,
+    )
+    return done.copy.folder
 
 
 def split(

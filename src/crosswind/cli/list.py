@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import AsJson, print_json
+from crosswind.cli.options import AsJson, Root, print_json
 
 __all__ = ["list_command", "room_of"]
 
@@ -31,12 +31,16 @@ def list_command(
         ),
     ] = None,
     as_json: AsJson = False,
+    root: Root = None,
 ) -> None:
-    """List what there is: methods, models, sources, shifts, transforms, text-transforms, estimators, studies."""
+    """List what there is: methods, models, sources, shifts, transforms, text-transforms, estimators, studies.
+
+    Of sources also which can be loaded here: always (drawn or built in), ready (prepared), in part (with other settings), no.
+    """
     if kind is None:
         rows = [{"name": room, "count": len(_rows(room))} for room in ROOMS]
     else:
-        rows = _rows(room_of(kind))
+        rows = _rows(room_of(kind), root)
     if as_json:
         print_json(rows)
         return
@@ -44,11 +48,13 @@ def list_command(
         typer.echo(f"no {kind} yet")
         return
     width = max(len(str(row["name"])) for row in rows)
+    ready = max(len(str(row.get("ready", ""))) for row in rows)
     for row in rows:
-        typer.echo(f"{row['name']:<{width}}  {row.get('summary', row.get('count', ''))}".rstrip())
+        state = f"{row['ready']:<{ready}}  " if "ready" in row else ""
+        typer.echo(f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip())
 
 
-def _rows(room: str) -> list[dict[str, object]]:
+def _rows(room: str, root: str | None = None) -> list[dict[str, object]]:
     if room == "studies":
         from crosswind.studies.reading import read_study_file, shipped_studies
 
@@ -59,4 +65,14 @@ def _rows(room: str) -> list[dict[str, object]]:
         return out
     from crosswind.core.registry import listing
 
+    if room == "sources":
+        from crosswind.data.prepared.places import root_folder
+        from crosswind.data.prepared.ready import readiness
+
+        known = listing(room)
+        states = readiness(known, root_folder(root))
+        return [
+            {**item.describe(), "ready": states[item.name].text, "copies": [dict(copy) for copy in states[item.name].copies]}
+            for item in known
+        ]
     return [item.describe() for item in listing(room)]

@@ -15,6 +15,7 @@ import typer
 
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command
+from crosswind.cli.prepare import prepare_command
 from crosswind.cli.report import report_command
 from crosswind.cli.run import run_command
 from crosswind.cli.schema import schema_command
@@ -41,6 +42,7 @@ app.command("run")(run_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)
 app.command("report")(report_command)
+app.command("prepare")(prepare_command)
 app.command("list")(list_command)
 app.command("show")(show_command)
 app.command("schema")(schema_command)

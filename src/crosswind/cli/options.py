@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["DEFAULT_OUT", "AsJson", "Overrides", "Scale", "StoreWord", "StudyName", "StudyWord", "print_json"]
+__all__ = ["DEFAULT_OUT", "AsJson", "Overrides", "Root", "Scale", "StoreWord", "StudyName", "StudyWord", "bytes_text", "print_json"]
 
 DEFAULT_OUT = "crosswind-runs"
 
@@ -26,6 +26,10 @@ Overrides = Annotated[
 Scale = Annotated[
     str | None, typer.Option("--scale", metavar="tiny|small|paper", help="Lay the study's overlay of this name over it.")
 ]
+Root = Annotated[
+    str | None,
+    typer.Option("--root", metavar="DIR", help="Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")]
 
@@ -33,6 +37,15 @@ StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="
 def print_json(value: Any) -> None:
     """Print a value as indented JSON. JSON has no NaN or infinity: they become null."""
     typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def bytes_text(size: float) -> str:
+    """A number of bytes in words, in powers of 1000: `9.9 MB`."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
 
 
 def _finite(value: Any) -> Any:

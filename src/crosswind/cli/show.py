@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crosswind.cli.options import AsJson, Overrides, print_json
+from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json
+
+if TYPE_CHECKING:
+    from crosswind.core.registry import Facts
 
 __all__ = ["show_command"]
 
@@ -56,6 +59,8 @@ def show_command(
         print_json({**known.describe(), "doc": known.doc, "module": known.module})
         return
     typer.echo(f"{known.name}  ({known.kind})\n\n{known.doc}\n")
+    if known.card is not None:
+        _print_card(known)
     _print_knobs([item.describe() for item in known.knobs])
 
 
@@ -75,6 +80,44 @@ def _draw_sheet(
     picture = read_picture(image, size)
     write_png(contact_sheet(name, picture, apply_settings({}, settings), seed), out)
     typer.echo(f"The contact sheet is {out}")
+
+
+def _print_card(known: Facts) -> None:
+    from crosswind.data.prepared.places import root_folder
+    from crosswind.data.prepared.ready import is_prepared, readiness
+
+    card = known.card
+    assert card is not None
+    typer.echo("Attributes")
+    for name, values in card.attributes.items():
+        typer.echo(f"  {name}: {_values(values)}")
+    parts = ", ".join(f"{part} {count:,}" for part, count in card.totals.items())
+    used = "; ".join(f"{paper}: {where}" for paper, where in card.used.items())
+    files = ", ".join(f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}" for item in card.files)
+    state = readiness([known], root_folder())[known.name]
+    fetched = bool(card.files) and all(item.url and (item.sha256 or item.md5) for item in card.files)
+    get = card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else "")
+    ready = state.text + "".join(f"\n    {copy['folder']}" for copy in state.copies)
+    for title, text in (
+        ("Rows", parts),
+        ("Pictures", card.shape),
+        ("Files", files),
+        ("How to get it", get),
+        ("Ready here", ready if is_prepared(known) else ""),
+        ("Licence", card.licence),
+        ("Citation", card.citation),
+        ("Used in", used),
+        ("Layout of the files", card.layout),
+    ):
+        if text:
+            typer.echo(f"{title}: {text}")
+    typer.echo()
+
+
+def _values(values: Any) -> str:
+    if isinstance(values, int):
+        return f"{values:,} values"
+    return values if isinstance(values, str) else ", ".join(str(value) for value in values)
 
 
 def _print_knobs(knobs: list[dict[str, Any]]) -> None:

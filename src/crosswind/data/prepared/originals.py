@@ -29,10 +29,10 @@ def gathered(source: PreparedSource, root: str | None, given: str | None, on_pro
     if given is not None and not folder.is_dir():
         raise DataError(f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
     missing = source.missing(folder)
-    barred = [item for item in missing if given is not None or not item.url or not (item.sha256 or item.md5)]
-    if barred:
-        names = ", ".join(item.name for item in barred)
-        get = f": {source.card.get}" if source.card.get else ""
+    barred = [item for item in missing if not item.url or not (item.sha256 or item.md5)]
+    if barred or (missing and given is not None):
+        names = ", ".join(item.name for item in barred or missing)
+        get = f": {source.card.get}" if source.card.get else "" if barred else "; without --from they are fetched"
         raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
     if missing:
         fetch = import_module("crosswind.data.archives.fetch").fetch

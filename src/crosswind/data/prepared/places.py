@@ -54,9 +54,13 @@ def owner(source: PreparedSource) -> str:
 
 
 def copy_settings(source: PreparedSource) -> dict[str, Any]:
-    """The knobs that decide what is in the copy, with their values."""
-    knobs = knobs_of(type(source))
-    return {item.name: getattr(source, item.name) for item in knobs if item.name not in ("root", *type(source).after)}
+    """The knobs that decide what is in the copy, with their values; paths of the user's own files are absolute."""
+    names = [item.name for item in knobs_of(type(source)) if item.name not in ("root", *type(source).after)]
+    found = {name: getattr(source, name) for name in names}
+    for name in type(source).own:
+        if isinstance(found[name], str):
+            found[name] = os.path.abspath(Path(found[name]).expanduser())
+    return found
 
 
 def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:

@@ -1,0 +1,155 @@
+"""`crosswind prepare NAME`: original files made a copy that opens at once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crosswind.cli.options import AsJson, Overrides, Root, bytes_text, print_json
+
+if TYPE_CHECKING:
+    from crosswind.data.prepared.copies import Copy
+    from crosswind.data.sources.base import PreparedSource
+
+__all__ = ["prepare_command"]
+
+
+def prepare_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A source (crosswind list sources).")],
+    root: Root = None,
+    originals: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Folder of the original files; default: DIR/originals/NAME, fetched into it."
+        ),
+    ] = None,
+    settings: Overrides = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="array|jpeg", help="Pixels as a map of bytes (default), or as JPEG of quality 95, smaller."
+        ),
+    ] = None,
+    accept_totals: Annotated[
+        bool, typer.Option("--accept-totals", help="Take numbers of rows that differ from the published ones.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Make nothing: read the whole copy and compare its checksums.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Make the copy anew, in place of the one that is there.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, max=1024, help="Threads that decode; default: one a core.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a data set's original files once and keep them as a copy that every study opens at once.
+
+    Files are fetched where their licence allows it; else one sentence says what to get and where to put it. Killed at any point,
+    the same command goes on. A second call finds the copy and does nothing.
+    """
+    from crosswind.core.errors import InputError
+    from crosswind.data import prepared
+
+    if check and (originals is not None or store is not None or accept_totals or again):
+        raise InputError("--check", "makes nothing, so it takes no --from, --store, --accept-totals or --again")
+    source = _source(name, root, settings or [])
+    begun = time.monotonic()
+    with _Display(name) as display:
+        if check:
+            copy, word, before = prepared.check(source, workers=workers, on_progress=display.show), "whole", 0
+        else:
+            done = prepared.prepare(
+                source,
+                originals=originals,
+                store=store,
+                accept_totals=accept_totals,
+                again=again,
+                workers=workers,
+                on_progress=display.show,
+            )
+            copy, word, before = done.copy, "prepared" if done.made else "ready", done.rows_before
+    seconds = time.monotonic() - begun
+    if as_json:
+        card = {key: value for key, value in copy.to_json().items() if key != "checksums"}
+        print_json({**card, "folder": str(copy.folder), "was": word, "rows_before": before, "seconds": round(seconds, 2)})
+        return
+    typer.echo(_sentence(name, copy, word, before, seconds))
+
+
+def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
+    from crosswind.core.errors import InputError
+    from crosswind.core.knobs import resolve
+    from crosswind.core.registry import facts, listing, load
+    from crosswind.data.prepared.ready import is_prepared
+    from crosswind.studies.reading import apply_settings
+
+    known = facts("sources", name, "NAME")
+    if not is_prepared(known):
+        valid = [item.name for item in listing("sources") if is_prepared(item)]
+        raise InputError("NAME", f"{name!r} is always ready and has no prepared copy", valid)
+    values = apply_settings({}, settings)
+    if root is not None and "root" in values:
+        raise InputError("--set root", "is given by --root already")
+    if root is not None:
+        values["root"] = root
+    made: PreparedSource = load("sources", name)(**resolve(known.knobs, values, "--set", f"source {name!r}"))
+    return made
+
+
+def _sentence(name: str, copy: Copy, word: str, before: int, seconds: float) -> str:
+    size = sum(copy.files.values())
+    shape = " x ".join(str(side) for side in copy.image_shape)
+    words = f"{name} is {word}: {copy.n_rows:,} pictures of {shape} ({copy.store}, {bytes_text(size)}) in {copy.folder}"
+    if word == "prepared":
+        words += f", {seconds:.0f} s" + (f"; {before:,} rows were there from before" if before else "")
+    if copy.totals and copy.parts != copy.totals:
+        found, known = (", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (copy.parts, copy.totals))
+        words += f"; its rows are not the published ones: {found}, not {known}"
+    return words
+
+
+class _Display:
+    """Progress on standard error: a live bar on a terminal, about ten lines a stage elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stage, self.tenth = "", -1
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __enter__(self) -> _Display:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[words]}"),
+                TimeRemainingColumn(),
+                TextColumn("left"),
+                console=Console(stderr=True),
+            )
+            self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """`done` of `total` rows, or bytes where the stage fetches."""
+        of_bytes = stage.startswith("fetching")
+        words = f"{bytes_text(done)} of {bytes_text(total)}" if of_bytes else f"{done:,} of {total:,} rows"
+        if self.bar is not None:
+            if stage != self.stage:
+                self.stage = stage
+                self.task = self.bar.add_task(f"{self.name}: {stage}", total=total or None, words=words)
+            self.bar.update(self.task, completed=done, total=total or None, words=words)
+            return
+        tenth = 10 * done // total if total else 0
+        if (stage, tenth) != (self.stage, self.tenth):
+            self.stage, self.tenth = stage, tenth
+            print(f"{self.name}: {stage}, {words}", file=sys.stderr)
