@@ -49,7 +49,7 @@ class Reading:
     parts: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PreparedSource(Source):
     """A source whose original files are read once, by `crosswind prepare`, and from then on as a prepared copy.
 
@@ -64,6 +64,9 @@ class PreparedSource(Source):
     """Knobs that `finish` uses and `read` does not: all their values share one prepared copy."""
     copy: ClassVar[str] = ""
     """The name of the prepared copy, where it is not that of the source: two sources over the same files share it."""
+    own: ClassVar[tuple[str, ...]] = ()
+    """Knobs that name files of the user's own. A source with such knobs has no originals; it reads those files as they are where
+    no `root` is given, and the copy that was prepared from them where one is."""
 
     def originals(self) -> tuple[Original, ...]:
         """The original files that these settings need."""
@@ -75,6 +78,8 @@ class PreparedSource(Source):
 
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""
+        if self.own:
+            return ()  # names and sizes of the user's files are in the fingerprint of what is read
         names = tuple(folder / item.name for item in self.originals())
         return names if names and all(place.exists() for place in names) else (folder,)
 
@@ -84,7 +89,7 @@ class PreparedSource(Source):
 
     @abstractmethod
     def read(self, folder: Path) -> Reading:
-        """The data set in the original files of `folder`. Reads no pixel before `images` is called.
+        """The data set in the original files of `folder`, or in the user's own. Reads no pixel before `images` is called.
 
         Raises `DataError` in one sentence for a file that is missing, truncated, corrupted or not what its name says.
         """
@@ -94,7 +99,9 @@ class PreparedSource(Source):
         return dataset
 
     def load(self) -> AttributedDataset:
-        """The data set of the prepared copy. Raises `DataError` where there is none, or none that can be used."""
+        """The data set of the prepared copy, or of own files. Raises `DataError` for what is not there or cannot be used."""
+        if self.own and self.root is None:
+            return self.finish(self.read(Path()).dataset)
         from crosswind.data.prepared import open_copy
 
         return self.finish(open_copy(self))
