@@ -224,8 +224,7 @@ def _member(archive: ZipArchive, path: Path, key: str) -> Iterator[Part]:
     if f"{key}.npy" not in archive.members:
         held = ", ".join(sorted(name.removesuffix(".npy") for name in archive.members)[:20]) or "nothing"
         raise DataError(f"{path} has no {key!r} but {held}")
-    with archive.part(f"{key}.npy") as part:
-        part.label = f"{path}: {key!r}"
+    with archive.part(f"{key}.npy", f"{path}: {key!r}") as part:
         yield part
 
 

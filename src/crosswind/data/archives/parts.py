@@ -33,7 +33,6 @@ DAMAGE = (
 """What the readers of the standard library raise for damaged bytes; NotImplementedError is a RuntimeError."""
 
 BLOCK = 1 << 20
-_SMALL = 64 << 20  # unpacked bytes that are harmless whatever their ratio
 
 Wanted = Callable[[str], bool]
 
@@ -42,13 +41,14 @@ Wanted = Callable[[str], bool]
 class Bounds:
     """What an archive may hold at most: `members`, `size` bytes unpacked in all, and `ratio` of these to the bytes of the file.
 
-    The ratio counts from 64 MB unpacked. Pictures, which are packed already, have about 1; the
+    The ratio counts only where more than `free` bytes are unpacked. Pictures, which are packed already, have about 1; the
     sprites of dSprites 116; a bomb has 1,000 and more.
     """
 
     members: int = 2_000_000
     size: int = 64 << 30
     ratio: float = 250.0
+    free: int = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -249,8 +249,12 @@ class Archive(ABC):
             made.append(place)
         return made
 
-    def _part(self, member: Member, source: IO[bytes]) -> Part:
-        label = f"{self.path}, member {member.name!r},"
+    def label(self, name: str) -> str:
+        """How errors name a member."""
+        return f"{self.path}, member {name!r},"
+
+    def _part(self, member: Member, source: IO[bytes], label: str = "") -> Part:
+        label = label or self.label(member.name)
         if member.name.lower().endswith(PICKLED_SUFFIXES):
             raise DataError(f"{label} is a pickle by its name: pickles can run code and are never opened")
         return Part(label, member.size, source)
@@ -289,7 +293,7 @@ class Archive(ABC):
             raise DataError(f"{self.path} is not safe to read: its member {min(both)!r} is a file and a folder")
 
     def _check_ratio(self, unpacked: int, packed: int) -> None:
-        if unpacked > _SMALL and unpacked > self.bounds.ratio * packed:
+        if unpacked > self.bounds.free and unpacked > self.bounds.ratio * packed:
             raise DataError(
                 f"{self.path} is not safe to read: its {packed:,} bytes unpack to {unpacked:,} or more, "
                 f"which is beyond {self.bounds.ratio:g} to 1"

@@ -30,17 +30,19 @@ class TarArchive(Archive):
     def __init__(self, path: Path, kind: str, bounds: Bounds) -> None:
         super().__init__(path, bounds)
         self._kind = kind
+        self._stack = contextlib.ExitStack()
 
     def walk(self, wanted: Wanted | None = None) -> Iterator[tuple[Member, Part | None]]:
         """See `Archive.walk`."""
         self._forget()
         on_disk = self.path.stat().st_size
-        with contextlib.ExitStack() as stack:
+        self.close()
+        with self._stack as stack:
             try:
                 raw = stack.enter_context(self.path.open("rb"))
                 plain = stack.enter_context(UNPACKERS[self._kind](raw)) if self._kind in UNPACKERS else raw
                 stream = _Watched(plain, lambda place: self._check_ratio(place, on_disk))
-                tar = stack.enter_context(tarfile.open(fileobj=stream, mode="r:"))  # type: ignore[call-overload]
+                tar = stack.enter_context(tarfile.TarFile(fileobj=stream))  # type: ignore[arg-type]
             except DAMAGE as error:
                 raise DataError(f"{self.path} is not a whole tar archive: {reason(error)}") from None
             while (info := self._next(tar)) is not None:
@@ -101,7 +103,8 @@ class TarArchive(Archive):
         return out
 
     def close(self) -> None:
-        """See `Archive.close`; a walk closes its file itself."""
+        """See `Archive.close`; a walk that goes to its end closes its file itself."""
+        self._stack.close()
 
 
 class _Watched:

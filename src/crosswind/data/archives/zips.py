@@ -8,6 +8,7 @@ import stat
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from crosswind.core.errors import DataError
 from crosswind.data.archives.parts import DAMAGE, Archive, Bounds, Member, Part, Wanted, reason, within
@@ -23,6 +24,7 @@ class ZipArchive(Archive):
 
     def __init__(self, path: Path, bounds: Bounds) -> None:
         super().__init__(path, bounds)
+        self._open: set[IO[bytes]] = set()
         try:
             self._zip = zipfile.ZipFile(path)
         except DAMAGE as error:
@@ -79,21 +81,25 @@ class ZipArchive(Archive):
             return part.all()
 
     @contextlib.contextmanager
-    def part(self, name: str) -> Iterator[Part]:
-        """The bytes of one member, in order."""
+    def part(self, name: str, label: str = "") -> Iterator[Part]:
+        """The bytes of one member, in order; errors name it by its label, if it is given one."""
         if name not in self.members:
             raise self._missing(name, self.members)
         info = self.members[name]
-        # Asked for a byte more than is declared, zipfile shows whether there is one.
+        # zipfile cuts what is unpacked at the declared size: not told of it, it shows whether there is more.
         more = copy.copy(info)
-        more.file_size = info.file_size + 1
+        more.file_size = 1 << 62
         member = Member(name, info.file_size)
         try:
             source = self._zip.open(more)
         except DAMAGE as error:
-            raise DataError(f"{self.path}, member {name!r}, is damaged or cut short: {reason(error)}") from None
-        with source:
-            yield self._part(member, source)
+            raise DataError(f"{label or self.label(name)} is damaged or cut short: {reason(error)}") from None
+        self._open.add(source)
+        try:
+            with source:
+                yield self._part(member, source, label)
+        finally:
+            self._open.discard(source)
 
     def info(self, name: str) -> zipfile.ZipInfo:
         """What the archive keeps of one member: checksum, sizes, place."""
@@ -114,4 +120,6 @@ class ZipArchive(Archive):
 
     def close(self) -> None:
         """See `Archive.close`."""
+        for source in list(self._open):  # of a walk that was left half-way
+            source.close()
         self._zip.close()
