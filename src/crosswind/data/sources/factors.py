@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from crosswind.core.cards import Card
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
@@ -40,6 +41,15 @@ class Factors(Source):
     split: dict[str, int] | None = knob(None, doc="name -> rows in each cell: adds the attribute 'split'")
     columns: list[str] | None = knob(None, doc="which columns of the file are attributes; all by default")
     title: str | None = knob(None, doc="name of the data set")
+
+    card = Card(
+        attributes={"any": "those of the grid, or the columns of the file"},
+        shape="no pictures",
+        licence="your own data",
+        used={"jeon2025": "the sizes of training sets (recipe jeon2025/sizes), counted without pictures"},
+        layout="CSV (UTF-8, commas, a first line of names) or Parquet, a row an example; see docs/getting-started.md",
+        get="write the grid into the study file, or give the path of your table",
+    )
 
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for a grid that is none, `DataError` for a file that cannot be used."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crosswind.core.cards import Card
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
@@ -46,6 +47,14 @@ class Table(Source):
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
     unit: str | None = knob(None, doc="column whose equal values belong together")
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
+
+    card = Card(
+        attributes={"any": "the columns of the table"},
+        shape="64 x 64 x 3 by default",
+        licence="your own data",
+        layout="CSV (UTF-8, commas, a first line of names) or Parquet, a row an image; its path under a folder in a column",
+        get="give the path of your table and the folder of your images",
+    )
 
     def load(self) -> AttributedDataset:
         """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder hold."""
