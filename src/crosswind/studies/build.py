@@ -36,8 +36,9 @@ __all__ = [
     "shift_parts",
 ]
 
-# Knobs of sources that name files: they say where data lies, not what it is, so they stay out of a run's key.
-PATH_KNOBS = ("path", "images", "root")
+# Knobs of sources that say where data lies, or whether an original's pixels are taken: what it then is, the data's fingerprint
+# says in a run's key, and they stay out of it.
+PATH_KNOBS = ("path", "images", "root", "original")
 _KEPT = 8
 _datasets: dict[str, AttributedDataset] = {}
 

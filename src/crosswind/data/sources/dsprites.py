@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.cards import Card, Original
+from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
+from crosswind.data.archives.npz import Expected, header_of, read_arrays, rows_of_member
+from crosswind.data.archives.rows import StreamedRows
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.sources.base import Source
+from crosswind.data.sources.base import PreparedSource, Reading
 from crosswind.data.sprites import Archive, drawn_covers
 
 __all__ = ["DSprites"]
@@ -28,12 +32,16 @@ ROWS = 737_280
 OBJECT_COLORS = {"red": (255, 0, 0), "yellow": (255, 255, 0), "blue": (0, 0, 255)}
 BACKGROUND_COLORS = {"orange": (255, 153, 51), "green": (0, 153, 0), "purple": (102, 0, 255)}
 
+FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
+BLOCK = 1024  # rows of the archive that are unpacked at once
+
+Colors = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 Covers = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
 
 
 @register("dsprites", kind="source")
 @dataclass(frozen=True)
-class DSprites(Source):
+class DSprites(PreparedSource):
     """737,280 pictures of one square, ellipse or heart, drawn when asked for, or read from the original archive.
 
     Attributes: `shape`, `scale` (0.5 to 1.0), `orientation` (0-39, 40 angles from 0 to 2 pi, the last equal to the first), `x` and
@@ -41,46 +49,126 @@ class DSprites(Source):
     latents, in the archive's order. Its two colours are dealt by seed, evenly inside every shape and scale: the numbers of rows
     of the nine pairs of colours differ by at most one there. One latent is one row, so it never appears in two colours or roles.
     Drawn pixels are not the archive's: the shapes, their sizes and their places are like those of the archive, with smooth edges
-    unless `antialias` is false. With `path`, the original dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz is read instead
-    (377 MB of memory once images are asked for) and coloured the same way.
+    unless `antialias` is false. With `original`, the copy that `crosswind prepare dsprites` made of the archive (white on black,
+    3 GB) is read instead and coloured the same way. `path` names the archive itself and needs no copy: it is read into 377 MB of
+    memory once images are asked for.
     References: Matthey et al., dSprites, 2017; colours: Jeon et al. 2025, appendix A.2.
     """
 
-    path: str | None = knob(None, doc="the original npz; drawn where not given")
-    size: int = knob(64, domain="[16, 512]", doc="side of the picture in pixels; 64 for the archive")
+    path: str | None = knob(None, doc="the original npz, read without a prepared copy")
+    size: int = knob(64, domain="[16, 512]", doc="side of the drawn picture in pixels; the archive's is 64")
     seed: int = knob(0, domain="[0, inf)", doc="deals the two colours to the rows")
     antialias: bool = knob(True, doc="smooth edges of drawn shapes; the archive's are hard")
+    original: bool = knob(False, doc="read the prepared copy of the original archive; drawn where false")
+
+    after = ("path", "size", "seed", "antialias", "original")
+    card = Card(
+        attributes={
+            "shape": ("square", "ellipse", "heart"),
+            "scale": ("0.5", "0.6", "0.7", "0.8", "0.9", "1.0"),
+            "orientation": 40,
+            "x": 32,
+            "y": 32,
+            "object_color": ("red", "yellow", "blue"),
+            "background_color": ("orange", "green", "purple"),
+        },
+        totals={"all": 737_280},
+        shape="64 x 64 x 1, coloured to 64 x 64 x 3",
+        licence="Apache-2.0",
+        citation="Matthey, Higgins, Hassabis, Lerchner, dSprites: Disentanglement testing Sprites dataset, 2017",
+        used={
+            "jeon2025": "label shape; object colour, background colour, size (tables 3, 6; figures 3, 4, 6)",
+            "wiles2022": "label shape; colour, there pure red, green and blue (figures 2-7, appendix B.3)",
+        },
+        layout="github.com/google-deepmind/dsprites-dataset (README)",
+        files=(
+            Original(
+                "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
+                "https://github.com/google-deepmind/dsprites-dataset/raw/master/dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
+                md5="7da33b31b13a06f4b04a70402ce90c2e",
+            ),
+        ),
+        drawn=True,
+    )
 
     def load(self) -> AttributedDataset:
-        """The data set: 737,280 rows, images uint8 [size, size, 3]. Raises `InputError` and `DataError` for a bad archive."""
+        """The data set: 737,280 rows, images uint8 [size, size, 3].
+
+        Raises `InputError` and `DataError` for a bad archive, and where the original is asked for and not prepared.
+        """
+        if self.original and self.path is not None:
+            raise InputError("dsprites.path", "is read as it is, and original reads the prepared copy: give one of them")
+        if self.size != 64 and (self.original or self.path is not None):
+            raise InputError("dsprites.size", f"the archive's pictures have 64 pixels a side, not {self.size}")
+        if self.original:
+            return super().load()
         told: dict[str, object] = {"source": "dsprites", "drawing": 1, "seed": self.seed, "size": self.size}
         if self.path is None:
             told["antialias"] = self.antialias
             covers: Covers = _drawn(self.size, self.antialias)
         else:
-            if self.size != 64:
-                raise InputError("dsprites.size", f"the archive's pictures have 64 pixels a side, not {self.size}")
             archive = Archive(_file(self.path))
             told["archive"] = archive.fingerprint
             covers = archive.covers
+        codes = np.indices(COUNTS, dtype=np.uint8).reshape(len(COUNTS), ROWS)
+        return _with_colors(codes, _dealt_colors(self.seed), covers, self.size, digest(told))
+
+    def read(self, folder: Path) -> Reading:
+        """The archive of `folder`: `imgs` uint8 [n, 64, 64], 0 or 1, and `latents_classes` [n, 6]. Objects in it stay unread."""
+        path = folder / FILE
+        latents = read_arrays(path, {"latents_classes": Expected("integers", (None, len(COUNTS) + 1))})["latents_classes"]
+        for column, count in enumerate((1, *COUNTS)):
+            if latents.size and not 0 <= latents[:, column].min() <= latents[:, column].max() < count:
+                raise DataError(f"{path}: column {column} of 'latents_classes' is not whole numbers from 0 to {count - 1}")
+        if len(np.unique(np.ravel_multi_index(tuple(latents[:, 1:].T), COUNTS))) < len(latents):
+            raise DataError(f"{path} is not the dSprites archive: 'latents_classes' has two rows alike")
+        expected = Expected("uint8", (len(latents), 64, 64))
+        shape = header_of(path, "imgs", expected).shape
+        rows = StreamedRows(lambda: rows_of_member(path, "imgs", expected, BLOCK), shape, np.dtype(np.uint8), BLOCK)
+
+        def images(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
+            found: NDArray[np.uint8] = rows(asked)
+            if found.size and found.max() > 1:
+                raise DataError(f"{path} is not the dSprites archive: pixels of 'imgs' are not all 0 or 1")
+            return (found * np.uint8(255))[..., None]
+
+        table = AttributeTable(_latents(), latents[:, 1:].T)
+        return Reading(AttributedDataset("dsprites", table, images, (64, 64, 1)), {"all": len(latents)})
+
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """The copy's white shapes in the colours that the seed deals to their latents."""
+        latents = dataset.table.codes
         objects, grounds = _dealt_colors(self.seed)
-        codes = np.empty((7, ROWS), dtype=np.uint8)
-        codes[:5] = np.indices(COUNTS, dtype=np.uint8).reshape(5, ROWS)
-        codes[5], codes[6] = objects, grounds
-        attributes = (
-            Attribute("shape", SHAPES),
-            Attribute("scale", SCALES),
-            *(Attribute(name, tuple(map(str, range(n)))) for name, n in zip(("orientation", "x", "y"), COUNTS[2:], strict=True)),
-            Attribute("object_color", tuple(OBJECT_COLORS)),
-            Attribute("background_color", tuple(BACKGROUND_COLORS)),
-        )
-        return AttributedDataset(
-            name="dsprites",
-            table=AttributeTable(attributes, codes),
-            images=_colored(covers, objects, grounds),
-            image_shape=(self.size, self.size, 3),
-            fingerprint=digest(told),
-        )
+        places = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
+        fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed})
+        return _with_colors(latents, (objects[places], grounds[places]), lambda rows: dataset.pixels(rows)[..., 0], 64, fingerprint)
+
+
+def _latents() -> tuple[Attribute, ...]:
+    places = zip(("orientation", "x", "y"), COUNTS[2:], strict=True)
+    return (
+        Attribute("shape", SHAPES),
+        Attribute("scale", SCALES),
+        *(Attribute(name, tuple(map(str, range(n)))) for name, n in places),
+    )
+
+
+def _with_colors(
+    latents: NDArray[np.integer[Any]], colors: Colors, covers: Covers, size: int, fingerprint: str
+) -> AttributedDataset:
+    """The data set of rows with latents [5, n] and the colours of object and ground."""
+    attributes = (
+        *_latents(),
+        Attribute("object_color", tuple(OBJECT_COLORS)),
+        Attribute("background_color", tuple(BACKGROUND_COLORS)),
+    )
+    return AttributedDataset(
+        name="dsprites",
+        table=AttributeTable(attributes, np.concatenate([latents, np.stack(colors)])),
+        images=_colored(covers, *colors),
+        image_shape=(size, size, 3),
+        fingerprint=fingerprint,
+    )
 
 
 def _file(path: str) -> Path:
@@ -92,7 +180,7 @@ def _file(path: str) -> Path:
     return place
 
 
-def _dealt_colors(seed: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _dealt_colors(seed: int) -> Colors:
     """Object and background colour of every row: two uint8 [737280]."""
     blocks = COUNTS[0] * COUNTS[1]
     keys = (hash64(np.arange(ROWS), seed_of(seed, "dsprites", "colors")) >> np.uint64(48)).astype(np.uint16)
