@@ -40,7 +40,7 @@ class Copy:
     """What the card of a prepared copy says, and the folder that it lies in.
 
     `name`: of the data set. `files`: name -> size in bytes. `checksums`: of the pixels' chunks of `chunk_rows` rows, in order;
-    `table_checksum`: of the file of attributes (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and rows published. Equal copies
+    `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and rows published. Equal copies
     have equal cards, whoever made them and when.
     """
 
@@ -58,7 +58,7 @@ class Copy:
     fingerprint: str
     files: dict[str, int]
     chunk_rows: int
-    table_checksum: str
+    file_checksums: dict[str, str]
     checksums: list[str] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,27 +72,29 @@ class Copy:
         """The copy that a card tells of. Raises `KeyError`, `TypeError` or `ValueError` for a card that is none."""
         found = cls(
             folder=folder,
-            source=str(values["source"]),
-            name=str(values["name"]),
+            source=_text(values["source"]),
+            name=_text(values["name"]),
             version=int(values["version"]),
             settings=dict(values["settings"]),
-            store=str(values["store"]),
+            store=_text(values["store"]),
             n_rows=int(values["n_rows"]),
             image_shape=tuple(int(side) for side in values["image_shape"]),  # type: ignore[arg-type]
-            attributes=[{"name": str(item["name"]), "values": list(item["values"])} for item in values["attributes"]],
-            parts={str(name): int(count) for name, count in values["parts"].items()},
-            totals={str(name): int(count) for name, count in values["totals"].items()},
-            fingerprint=str(values["fingerprint"]),
-            files={str(name): int(size) for name, size in values["files"].items()},
+            attributes=[{"name": _text(item["name"]), "values": list(item["values"])} for item in values["attributes"]],
+            parts={name: int(count) for name, count in values["parts"].items()},
+            totals={name: int(count) for name, count in values["totals"].items()},
+            fingerprint=_text(values["fingerprint"]),
+            files={name: int(size) for name, size in values["files"].items()},
             chunk_rows=int(values["chunk_rows"]),
-            table_checksum=str(values["table_checksum"]),
-            checksums=str(values["checksums"]).split(),
+            file_checksums={name: _text(digits) for name, digits in values["file_checksums"].items()},
+            checksums=_text(values["checksums"]).split(),
         )
         if len(found.image_shape) != 3 or found.store not in STORES or found.n_rows < 1 or found.chunk_rows < 1:
             raise ValueError("has values that no copy has")
         wanted = {ATTRIBUTES, pixels_file(found.store), *([OFFSETS] if found.store == "jpeg" else [])}
-        if set(found.files) != wanted or len(found.checksums) != -(-found.n_rows // found.chunk_rows):
+        if set(found.files) != wanted or set(found.file_checksums) != wanted - {pixels_file(found.store)}:
             raise ValueError("does not name the files of a copy")
+        if len(found.checksums) != -(-found.n_rows // found.chunk_rows):
+            raise ValueError("has not a checksum for each chunk")
         return found
 
 
@@ -197,6 +199,12 @@ def _reader(copy: Copy) -> Any:
     if offsets.dtype != np.int64 or offsets.shape != (copy.n_rows + 1,) or int(offsets[-1]) != copy.files[path.name]:
         raise ValueError(f"{OFFSETS} does not fit {path.name}")
     return jpeg_reader(path, offsets, copy.image_shape)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is no text")
+    return value
 
 
 def _reason(error: Exception) -> str:

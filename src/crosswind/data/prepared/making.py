@@ -237,6 +237,7 @@ def _card(source: PreparedSource, reading: Reading, store: str, made: Work) -> C
     shape = dataset.image_shape
     assert shape is not None
     ids = None if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else dataset.ids
+    files = [place for place in sorted(made.copy.iterdir()) if place.name in KNOWN - {CARD}]
     return Copy(
         folder=made.copy,
         source=owner(source),
@@ -250,9 +251,9 @@ def _card(source: PreparedSource, reading: Reading, store: str, made: Work) -> C
         parts=dict(reading.parts),
         totals=dict(source.totals()),
         fingerprint=fingerprint_of(dataset.table, ids, dataset.units, shape, store, made.checksums),
-        files={place.name: place.stat().st_size for place in sorted(made.copy.iterdir()) if place.name in KNOWN - {CARD}},
+        files={place.name: place.stat().st_size for place in files},
         chunk_rows=chunk_rows(shape),
-        table_checksum=checksum((made.copy / ATTRIBUTES).read_bytes()),
+        file_checksums={place.name: checksum(place.read_bytes()) for place in files if place.name in (ATTRIBUTES, OFFSETS)},
         checksums=made.checksums,
     )
 
@@ -260,4 +261,4 @@ def _card(source: PreparedSource, reading: Reading, store: str, made: Work) -> C
 def _refuse_small_disk(work: Path, needed: int, name: str) -> None:
     free = shutil.disk_usage(work).free
     if needed > free:
-        raise DataError(f"preparing {name} takes {needed / 1e9:,.2f} GB more in {work.parent}, where {free / 1e9:,.2f} GB are free")
+        raise DataError(f"preparing {name} takes {needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free")

@@ -74,16 +74,38 @@ def jpeg_bytes(image: NDArray[np.uint8]) -> bytes:
 
 
 def array_reader(path: Path, shape: tuple[int, ...]) -> Reader:
-    """Rows of the array as it lies in the file, mapped into memory: nothing is read before it is asked for."""
-    mapped = np.lib.format.open_memmap(path, mode="r")
-    if mapped.dtype != np.uint8 or mapped.shape != shape:
-        raise ValueError(f"holds {mapped.dtype} {mapped.shape}, not uint8 {shape}")
-    plain = np.asarray(mapped)  # indexing a map makes a map, which costs more than copying the row
+    """Rows of the array as it lies in the file, mapped into memory: nothing is read before it is asked for.
+
+    Raises `ValueError` for a file that holds another array.
+    """
+    with path.open("rb") as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(f"{path.name} is of another version of npy")
+        if np.lib.format.read_array_header_1_0(file) != (shape, False, np.dtype(np.uint8)):
+            raise ValueError(f"{path.name} holds another array than uint8 {shape}")
+        head = file.tell()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    plain = np.frombuffer(mapped, dtype=np.uint8, offset=head).reshape(shape)
+    size = int(np.prod(shape[1:]))
+    announced = np.zeros(shape[0], dtype=bool)
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        new = rows[~announced[rows]]
+        if new.size:
+            _announce(mapped, head + new * size, size)
+            announced[new] = True
         return plain.take(rows, axis=0)
 
     return images
+
+
+def _announce(mapped: mmap.mmap, places: NDArray[np.int64], size: int) -> None:
+    """Ask for rows that may not be in memory all at once: read as they are touched, the disk would have one to do at a time."""
+    if not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    first = places // mmap.PAGESIZE * mmap.PAGESIZE
+    for start, length in zip(first.tolist(), (places + size - first).tolist(), strict=True):
+        mapped.madvise(mmap.MADV_WILLNEED, start, length)
 
 
 def jpeg_reader(path: Path, offsets: NDArray[np.int64], shape: tuple[int, int, int]) -> Reader:

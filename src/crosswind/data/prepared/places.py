@@ -43,8 +43,10 @@ def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
     """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else ~/.cache/crosswind/data; always absolute."""
     given = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
     try:
+        if "\0" in str(given):
+            raise ValueError("its name holds a zero byte")
         return Path(os.path.abspath(Path(given).expanduser()))
-    except (RuntimeError, ValueError) as error:  # no home; a zero in the name
+    except (RuntimeError, ValueError) as error:  # no home
         raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
 
 

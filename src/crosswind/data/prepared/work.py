@@ -153,12 +153,12 @@ class Work:
         ends, read = (0, 0), 0
         for line in journal.splitlines(keepends=True):
             words = line.split()
-            if not line.endswith(b"\n") or len(words) != 4 or words[0] != str(self.done + 1).encode():
+            if not line.endswith(b"\n") or len(words) != 4 or not all(word.isdigit() for word in words[:3]):
                 break
-            now = (int(words[1]), int(words[2]))
-            if now[0] > there["pixels"] or now[1] > there.get("lengths", 0):
+            number, *now = map(int, words[:3])
+            if number != self.done + 1 or now[0] > there["pixels"] or now[1] > there.get("lengths", 0):
                 break
-            ends, read = now, read + len(line)
+            ends, read = (now[0], now[1]), read + len(line)
             self.checksums.append(words[3].decode())
         if not self.checksums:
             return False
