@@ -94,7 +94,7 @@ def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
         raise InputError("--set root", "is given by --root already")
     if root is not None:
         values["root"] = root
-    made: PreparedSource = load("sources", name)(**resolve(known.knobs, values, "--set", f"source {name!r}"))
+    made: PreparedSource = load("sources", name)(**resolve(known.knobs, values, "", f"source {name!r}"))
     return made
 
 

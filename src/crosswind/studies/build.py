@@ -18,6 +18,7 @@ from crosswind.core.registry import facts, listing
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
+from crosswind.data.prepared.places import root_folder
 from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw, parse_size
@@ -67,7 +68,10 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
 def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedDataset:
     """The data set that `data_values` describes; the last few are kept, since a worker serves many runs on one."""
     # A notebook may plan again after its table was edited: the files' stamps are part of what is kept.
-    key = canonical([values, [_stamp(values["options"].get(name)) for name in PATH_KNOBS]])
+    places = {name: values["options"].get(name) for name in PATH_KNOBS}
+    if "root" in values["options"]:
+        places["root"] = root_folder(places["root"])  # a copy that is made anew is renamed into it, which changes its time
+    key = canonical([values, [_stamp(place) for place in places.values()]])
     if key in _datasets:
         return _datasets[key]
     try:

@@ -73,11 +73,13 @@ def prepare(
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise InputError("workers", f"must be a number of threads, not {workers!r}")
     name, target = owner(source), copy_folder(source, root)
+    work = target.with_name(f".{target.name}.part")
     there = None if again else _there(source, root, store)
     if there is not None:
+        if work.exists() and not (work / "copy").exists():  # killed after the copy was in its place
+            shutil.rmtree(work, ignore_errors=True)
         return Prepared(there, made=False)
     _refuse_foreign(target)
-    work = target.with_name(f".{target.name}.part")
     with claimed(work, name):
         there = None if again else _there(source, root, store)  # another process may have made it since
         if there is not None:
