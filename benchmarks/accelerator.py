@@ -3,16 +3,18 @@
     python benchmarks/accelerator.py [--rounds 5] [--steps 60] [--models mlp,small-cnn,resnet-w16,resnet18] [--batch 128]
 
 `plain`: contiguous fp32 as torch does it by default (TF32 in convolutions), pixels on the device, torch's default Adam,
-`loss.item()` at each step. `fp32` and `bf16`: the loop, in which fp32 is float32. `graph`: the loop's step on fixed tensors,
-captured once and replayed (bf16): what is left when the host has nothing to do. `compiled`: torch.compile of the model in the
-loop's bf16 step, its compilation apart. Wall milliseconds a step, sides alternately, the device waited for at the end of a chunk;
-ratio plain / side of each round: median and range. Then, for each number of processes on a device, steps a second of all together.
+`loss.item()` at each step. `fp32`, `bf16`: the loop's ordinary steps, in which fp32 is float32 and whatever can repeats its bits.
+`.. graph`: the same, recorded and replayed (`crosswind.training.graphs`). `compiled`: torch.compile of the model in the ordinary
+bf16 step, its compilation apart. Wall milliseconds a step, sides alternately, the device waited for at the end of a chunk; ratio
+plain / side of each round: median and range. Then whole runs of 500 steps and 5 validations on digits, with graphs and without,
+alternately; then, for each number of processes on one device, steps a second of all together.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +30,7 @@ from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model
 from crosswind.training.device import reproducible
+from crosswind.training.graphs import VARIABLE, Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.tools import RunTools
@@ -52,7 +55,7 @@ def data_of() -> AttributedDataset:
     return AttributedDataset("noise", table, lambda asked: kept[asked], (SIDE, SIDE, 3))
 
 
-def loop(name: str, batch: int, precision: str, compiled: bool = False) -> tuple[Step, RunTools, TrainingRows]:
+def loop(name: str, batch: int, precision: str, *, graph: bool = False, compiled: bool = False) -> Step:
     settings = TrainingSettings(batch=batch, precision=precision, device="cuda")
     rows, data, method = Rows(), data_of(), ERM()
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
@@ -65,13 +68,16 @@ def loop(name: str, batch: int, precision: str, compiled: bool = False) -> tuple
     if compiled:
         tools.modules["model"] = torch.compile(tools.modules["model"])  # type: ignore[assignment]
 
-    def step(number: int) -> None:
-        tools.batch = loader.batch(number, 10_000)
-        torch.default_generator.manual_seed(number)
-        torch.cuda.manual_seed_all(number)
-        method.update(tools, tools.batch)
+    steps = Steps(method, tools, "cuda", 1_000_000)
+    if not graph:
+        steps.why = "not asked for"
 
-    return step, tools, loader
+    def step(number: int) -> None:
+        steps.take(loader.batch(number, 1_000_000), number)
+        if graph and number == 20:
+            assert steps.replayed, steps.why
+
+    return step
 
 
 def plain(name: str, batch: int) -> Step:
@@ -93,31 +99,6 @@ def plain(name: str, batch: int) -> Step:
     return step
 
 
-def graph(name: str, batch: int) -> Step:
-    step, tools, loader = loop(name, batch, "bf16")
-    method = ERM()
-    fixed = loader.batch(0, 10_000)
-    tools.batch = fixed
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            method.update(tools, fixed)
-    torch.cuda.current_stream().wait_stream(side)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        method.update(tools, fixed)
-
-    def replay(number: int) -> None:
-        assert tools.modules  # whose memory the graph writes to
-        made = loader.batch(number, 10_000)
-        fixed.x.copy_(made.x)
-        fixed.y.copy_(made.y)
-        captured.replay()
-
-    return replay
-
-
 def timed(step: Step, start: int, steps: int) -> float:
     torch.cuda.synchronize()
     begun = time.perf_counter()
@@ -128,14 +109,15 @@ def timed(step: Step, start: int, steps: int) -> float:
 
 
 def beside(names: list[str], rounds: int, steps: int, batch: int, with_compiled: bool) -> None:
-    print(f"{'model':12}{'side':10}{'ms':>9}{'ratio':>8} range")
+    print(f"{'model':12}{'side':11}{'ms':>9}{'ratio':>8} range")
     for name in names:
         sides: dict[str, Step] = {"plain": plain(name, batch)}
         for precision in ("fp32", "bf16"):
-            sides[precision] = loop(name, batch, precision)[0]
-        makers: dict[str, Callable[[], Step]] = {"graph": lambda name=name: graph(name, batch)}
+            sides[precision] = loop(name, batch, precision)
+            sides[f"{precision} graph"] = loop(name, batch, precision, graph=True)
+        makers: dict[str, Callable[[], Step]] = {}
         if with_compiled:
-            makers["compiled"] = lambda name=name: loop(name, batch, "bf16", compiled=True)[0]
+            makers["compiled"] = lambda name=name: loop(name, batch, "bf16", compiled=True)
         for label, maker in makers.items():
             try:
                 with reproducible(TrainingSettings(device="cuda")):
@@ -143,36 +125,59 @@ def beside(names: list[str], rounds: int, steps: int, batch: int, with_compiled:
                     begun = time.perf_counter()
                     made(0)
                     torch.cuda.synchronize()
-                print(f"{name:12}{label:10} first step {time.perf_counter() - begun:.1f} s", flush=True)
+                print(f"{name:12}{label:11} first step {time.perf_counter() - begun:.1f} s", flush=True)
                 sides[label] = made
             except Exception as error:
-                print(f"{name:12}{label:10} cannot: {type(error).__name__}: {str(error)[:160]}", flush=True)
+                print(f"{name:12}{label:11} cannot: {type(error).__name__}: {str(error)[:160]}", flush=True)
         taken: dict[str, list[float]] = {label: [] for label in sides}
-        for step in sides.values():
-            timed(step, 0, 10)
+        for label, step in sides.items():
+            with nullcontext() if label == "plain" else reproducible(TrainingSettings(device="cuda")):
+                timed(step, 0, 22)
         for number in range(rounds):
             for label, step in sides.items():
                 with nullcontext() if label == "plain" else reproducible(TrainingSettings(device="cuda")):
-                    taken[label].append(timed(step, 10 + number * steps, steps))
+                    taken[label].append(timed(step, 22 + number * steps, steps))
         for label, seconds in taken.items():
             ratios = [one / other for one, other in zip(taken["plain"], seconds, strict=True)]
             middle = statistics.median(ratios)
             print(
-                f"{name:12}{label:10}{statistics.median(seconds) * 1e3:9.3f}{middle:8.2f} {min(ratios):.2f}-{max(ratios):.2f}",
+                f"{name:12}{label:11}{statistics.median(seconds) * 1e3:9.3f}{middle:8.2f} {min(ratios):.2f}-{max(ratios):.2f}",
                 flush=True,
             )
 
 
-def serve(name: str, batch: int, precision: str, seconds: float, ready: Any, begin: Any, out: Any) -> None:
+def whole_runs(names: list[str], rounds: int, batch: int) -> None:
+    print(f"\n{'model':12}{'precision':10}{'ordinary s':>11}{'graph s':>9}{'ratio':>8} range, whole runs of 500 steps")
+    import crosswind as cw
+
+    digits = cw.load("digits", size=SIDE)
+    split = cw.split(digits, "digit", ["ink"], draw="all", test=8, validation=0.1)
+    for name in names:
+        for precision in ("fp32", "bf16"):
+            taken: dict[str, list[float]] = {"0": [], "1": []}
+            for _ in range(rounds):
+                for word, seconds in taken.items():
+                    os.environ[VARIABLE] = word
+                    settings = {"steps": 500, "batch": batch, "validate_every": 100, "patience": None, "precision": precision}
+                    found = cw.train("erm", split, digits, model=name, device="cuda", **settings)
+                    seconds.append(found.cost["total_seconds"])
+            ratios = [one / other for one, other in zip(taken["0"], taken["1"], strict=True)]
+            without, with_ = (statistics.median(taken[word]) for word in ("0", "1"))
+            spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+            print(f"{name:12}{precision:10}{without:11.2f}{with_:9.2f}{statistics.median(ratios):8.2f} {spread}", flush=True)
+    del os.environ[VARIABLE]
+
+
+def serve(name: str, batch: int, precision: str, graph: bool, seconds: float, ready: Any, begin: Any, out: Any) -> None:
     torch.set_num_threads(1)
     with reproducible(TrainingSettings(device="cuda")):
-        step, _, _ = loop(name, batch, precision)
-        timed(step, 0, 20)
+        step = loop(name, batch, precision, graph=graph)
+        timed(step, 0, 22)
         ready.release()
         begin.wait()
         done, begun = 0, time.perf_counter()
         while time.perf_counter() - begun < seconds:
-            timed(step, 20 + done, 20)
+            timed(step, 22 + done, 20)
             done += 20
         out.put(done / (time.perf_counter() - begun))
 
@@ -185,12 +190,13 @@ def side_by_side(names: list[str], batch: int, numbers: list[int], seconds: floa
         + "   steps/s of all processes on one device"
     )
     for name in names:
-        for precision in ("fp32", "bf16"):
+        for precision, graph in (("bf16", False), ("bf16", True)):
             found = []
             for number in numbers:
                 ready, begin, out = context.Semaphore(0), context.Event(), context.Queue()
                 workers = [
-                    context.Process(target=serve, args=(name, batch, precision, seconds, ready, begin, out)) for _ in range(number)
+                    context.Process(target=serve, args=(name, batch, precision, graph, seconds, ready, begin, out))
+                    for _ in range(number)
                 ]
                 for worker in workers:
                     worker.start()
@@ -200,7 +206,8 @@ def side_by_side(names: list[str], batch: int, numbers: list[int], seconds: floa
                 found.append(sum(out.get() for _ in workers))
                 for worker in workers:
                     worker.join()
-            print(f"{name:12}{precision:10}" + "".join(f"{speed:9.0f}" for speed in found), flush=True)
+            label = f"{precision} graph" if graph else precision
+            print(f"{name:12}{label:11}" + "".join(f"{speed:9.0f}" for speed in found), flush=True)
 
 
 def main() -> None:
@@ -217,6 +224,7 @@ def main() -> None:
     names = options.models.split(",")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {options.batch}, {SIDE} x {SIDE} pixels")
     beside(names, options.rounds, options.steps, options.batch, not options.no_compile)
+    whole_runs(names, max(3, options.rounds // 2), options.batch)
     side_by_side(names, options.batch, [int(word) for word in options.workers.split(",")], options.seconds)
 
 

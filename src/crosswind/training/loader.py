@@ -20,8 +20,9 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Examples, Stage
-from crosswind.training.pixels import Pixels, on_device
+from crosswind.training.pixels import Pixels
 from crosswind.training.settings import TrainingSettings
+from crosswind.transforms.layout import on_device
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet

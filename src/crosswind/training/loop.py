@@ -27,6 +27,7 @@ from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
 from crosswind.training.checks import check_run
 from crosswind.training.device import reproducible
+from crosswind.training.graphs import Steps
 from crosswind.training.identity import identity, info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
@@ -198,8 +199,8 @@ class _Run:
         return self.info.steps if self.stage.steps is None else self.stage.steps
 
     def _train_stage(self) -> None:
-        length, every, method, tools = self.length, self.settings.validate_every, self.method, self.tools
-        cuda = torch.device(self.settings.device).type == "cuda"
+        length, every, tools = self.length, self.settings.validate_every, self.tools
+        steps = Steps(self.method, tools, self.settings.device, length)
         clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
         tools.train()
         if length == 0:
@@ -211,12 +212,7 @@ class _Run:
                 ended = clock()
             batch = self.rows.batch(self.step, length)
             ready = clock()
-            number = torch_seed(self.seed, "step", self.stage.name, self.step)
-            torch.default_generator.manual_seed(number)
-            if cuda:
-                torch.cuda.manual_seed_all(number)  # of whichever the run is on
-            tools.batch = batch
-            self._log(method.update(tools, batch))
+            self._log(steps.take(batch, torch_seed(self.seed, "step", self.stage.name, self.step)))
             self.step += 1
             seconds["data"] += ready - ended
             ended = clock()

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.data.resident import ResidentRows
+from crosswind.transforms.layout import on_device
 
-__all__ = ["Pixels", "on_device"]
+__all__ = ["Pixels"]
 
 DEVICE_SHARE = 4
 """A run's rows are copied to an accelerator if they take at most one in so many bytes of what is free there."""
@@ -59,7 +60,7 @@ class Pixels:
             return self._to_device(self._rows.take(places))
         # One gather, straight out of the memory that all processes share.
         found = torch.from_numpy(memory).index_select(0, torch.from_numpy(self._rows.slots[places]))
-        return found if self._device.type == "cpu" else _moved(found, self._device)
+        return on_device(found, self._device)
 
     def ahead(self, places: NDArray[np.int64]) -> Future[NDArray[np.uint8]]:
         """Begin to read the images at `places` beside what this thread does; for `arrived`."""
@@ -88,17 +89,4 @@ class Pixels:
         yield self.arrived(coming)
 
     def _to_device(self, found: NDArray[np.uint8]) -> Tensor:
-        tensor = torch.from_numpy(found)
-        return tensor if self._device.type == "cpu" else _moved(tensor, self._device)
-
-
-def on_device(values: NDArray[np.int64], device: torch.device) -> Tensor:
-    """An array as a tensor on the device, without waiting for it."""
-    tensor = torch.from_numpy(values)
-    return tensor if device.type == "cpu" else _moved(tensor, device)
-
-
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
+        return on_device(found, self._device)

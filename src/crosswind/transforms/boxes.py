@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crosswind.transforms.layout import on_device
+
 __all__ = ["ERASE_DRAWS", "centred_boxes", "erase_boxes", "painted", "shapes"]
 
 TRIES = 10
@@ -27,7 +29,7 @@ def shapes(draws: Tensor, ratio: tuple[float, float]) -> Tensor:
 def _table(ratio: tuple[float, float], device: str) -> Tensor:
     low, high = math.log(ratio[0]), math.log(ratio[1])
     steps = (np.arange(65536) + 0.5) / 65536
-    return torch.from_numpy(np.exp(low + (high - low) * steps)).to(device)
+    return on_device(np.exp(low + (high - low) * steps), device)
 
 
 def erase_boxes(draws: Tensor, size: tuple[int, int], area: tuple[float, float], ratio: tuple[float, float]) -> Tensor:
@@ -64,7 +66,7 @@ def centred_boxes(draws: Tensor, size: tuple[int, int], side: int) -> Tensor:
 
 def painted(x: Tensor, boxes: Tensor, level: int) -> Tensor:
     """Images [n, c, h, w] with each one's box (int64 [n, 4]: top, left, height, width) of one level in all channels; new."""
-    top, left, h, w = (part[:, None] for part in boxes.to(x.device).unbind(1))
+    top, left, h, w = (part[:, None] for part in on_device(boxes, x.device).unbind(1))
     lines, columns = torch.arange(x.shape[2], device=x.device), torch.arange(x.shape[3], device=x.device)
     inside = ((lines >= top) & (lines < top + h))[:, :, None] & ((columns >= left) & (columns < left + w))[:, None, :]
     return x.masked_fill(inside[:, None], level)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.transforms import photometry
-from crosswind.transforms.layout import in_groups, laid_out_as, parts, planes
+from crosswind.transforms.layout import in_groups, laid_out_as, on_device, parts, planes
 
 __all__ = ["JITTER", "JITTER_DRAWS", "hue", "hue_matrix", "hue_rotation", "jitter", "jitter_draws"]
 
@@ -69,10 +69,10 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
         return x.clone()
     x, like = planes(x), x
     out = torch.empty_like(x)
-    hues, saturations = (table.to(x.device) for table in _hsv_tables())
-    shift = (turn.to(x.device, torch.float64) * 255).trunc().to(torch.int32).view(-1, 1, 1, 1)
+    hues, saturations = (on_device(table, x.device) for table in _hsv_tables())
+    shift = (on_device(turn, x.device).to(torch.float64) * 255).trunc().to(torch.int32).view(-1, 1, 1, 1)
     # A channel is full within a sextant of its own angle, and gone from two sextants on; in 1/255 of a sextant.
-    shape = torch.tensor([[765.0, 510.0, 1020.0], [-1.0, 1.0, 1.0], [510.0, -255.0, -255.0]], device=x.device)
+    shape = on_device(torch.tensor([[765.0, 510.0, 1020.0], [-1.0, 1.0, 1.0], [510.0, -255.0, -255.0]]), x.device)
     sextants, sides, starts = shape.view(3, 1, 3, 1, 1)
     for part in parts(x, 2):
         red, green, blue = (x[part, channel : channel + 1] for channel in range(3))
@@ -168,8 +168,8 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
         means = (levels.sum(3).double().sum(2) / (x.shape[2] * x.shape[3])).cpu().numpy()
         offset = _added(grounds[part], means) + 0.5
         offset = np.rint(offset / step[part, None]) * step[part, None]
-        given = torch.from_numpy(weights[part].astype(np.float32)).to(x.device)[:, :, :, None, None]
-        first = torch.from_numpy(offset.astype(np.float32)).to(x.device)[:, :, None, None]
+        given = on_device(weights[part].astype(np.float32), x.device)[:, :, :, None, None]
+        first = on_device(offset.astype(np.float32), x.device)[:, :, None, None]
         for channel in range(x.shape[1]):
             mixed = torch.addcmul(first[:, channel], levels[:, 0], given[:, channel, 0])
             for other in range(1, x.shape[1]):

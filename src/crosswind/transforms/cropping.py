@@ -17,6 +17,7 @@ from crosswind.transforms.base import Transform
 from crosswind.transforms.colour import JITTER_DRAWS, jitter, jitter_draws
 from crosswind.transforms.draws import uniforms
 from crosswind.transforms.geometry import CROP_DRAWS, crop_boxes, resized_crop
+from crosswind.transforms.layout import on_device
 
 __all__ = ["FlipCrop", "ImageNet"]
 
@@ -80,6 +81,6 @@ class ImageNet(_Crop):
         """See the class."""
         # Drawn on the host, which says what is done to whom: the device need not be asked.
         drawn = uniforms(keys, CROP_DRAWS + 1 + JITTER_DRAWS, torch.device("cpu"))
-        x = self.cropped(x, drawn[:, : CROP_DRAWS + 1].to(x.device, non_blocking=True))
+        x = self.cropped(x, on_device(drawn[:, : CROP_DRAWS + 1], x.device))
         amounts, order = jitter_draws(drawn[:, CROP_DRAWS + 1 :], (self.jitter, self.jitter, self.jitter, self.hue))
         return jitter(x, amounts, order, self.hue_model)

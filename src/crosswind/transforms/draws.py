@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.seeds import hash64
+from crosswind.transforms.layout import on_device
 
 __all__ = ["bits16", "hashed", "normal_quantiles", "uniforms"]
 
@@ -36,7 +37,7 @@ def bits16(keys: NDArray[np.uint64] | Tensor, count: int, device: torch.device |
         words = hashed(keys, 0).view(-1, 1).view(torch.int32)
     else:
         halves = np.ascontiguousarray(hash64(np.asarray(keys), 0), dtype="<u8").view("<i4").reshape(-1, 2).astype(np.int32)
-        words = torch.from_numpy(halves).to(device)
+        words = on_device(halves, device)
     counter = torch.arange((count + 1) // 2, dtype=torch.int32, device=device) * _GOLDEN
     state = counter + words[:, :1]
     # In place: a new tensor for every step would cost as much as the arithmetic.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.transforms.boxes import shapes
-from crosswind.transforms.layout import is_channels_last, laid_out_as, planes
+from crosswind.transforms.layout import is_channels_last, laid_out_as, on_device, planes
 
 __all__ = ["CROP_DRAWS", "affine", "crop_boxes", "resized_crop"]
 
@@ -56,14 +56,14 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     images = x.permute(0, 2, 3, 1) if last else x
     order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
     cut = int(whole.sum())
-    images = images.index_select(0, torch.from_numpy(order).to(x.device))
+    images = images.index_select(0, on_device(order, x.device))
     x = images.permute(0, 3, 1, 2) if last else images
     out = torch.empty_like(x)
     steps = steps[order]
     _lines(x[:cut], steps[:cut], fill, last, out[:cut])
     sampled(x[cut:], steps[cut:], fill, last, out[cut:])
     images = out.permute(0, 2, 3, 1) if last else out
-    images = images.index_select(0, torch.from_numpy(np.argsort(order)).to(x.device))
+    images = images.index_select(0, on_device(np.argsort(order), x.device))
     return images.permute(0, 3, 1, 2) if last else images
 
 
@@ -89,7 +89,7 @@ def _sides(steps: NDArray[np.signedinteger[Any]], axis: int, offset: int, x: Ten
         lines = lines + down * np.arange(x.shape[2], dtype=steps.dtype)
     if right.any():
         columns = right * np.arange(x.shape[3], dtype=steps.dtype)
-    return torch.from_numpy(lines[:, :, None]).to(x.device), torch.from_numpy(columns[:, None, :]).to(x.device)
+    return on_device(lines[:, :, None], x.device), on_device(columns[:, None, :], x.device)
 
 
 def _cells(lines: Tensor, columns: Tensor, size: int, space: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def _lines(x: Tensor, steps: NDArray[np.signedinteger[Any]], fill: int, last: bo
     begin = np.where(inside, (2 * line + 1) * width + first, 0).astype(np.int64)
     size = max(1, min(n, CHUNK // max(1, height * width)))
     begin += (np.arange(n) % size * (2 * height * width))[:, None]
-    index = torch.from_numpy(begin).to(x.device)
+    index = on_device(begin, x.device)
     framed = x.new_full((size * 2 * height * width + width, channels), fill)
     pieces = framed.as_strided((size * 2 * height * width + 1, width * channels), (channels, 1))
     images = framed[:-width].view(size, height, 2, width, channels)[:, :, 1]
@@ -267,8 +267,8 @@ def _cropped_levels(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     n, channels, height, width = x.shape
     last = channels > 1 and x.is_contiguous(memory_format=torch.channels_last)
     x = x if last else x.contiguous()
-    top, left, h, w = boxes.to(x.device).unbind(1)
-    flip = flip.to(x.device)[:, None]
+    top, left, h, w = on_device(boxes, x.device).unbind(1)
+    flip = on_device(flip, x.device)[:, None]
     upper, lower, down = _taps(top, h, height)
     nearer, farther, across = (part.where(~flip, part.flip(1)) for part in _taps(left, w, width))
     down, across = down.float()[:, None, :, None], across.float()[:, None, :, None]

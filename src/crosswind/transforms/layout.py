@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["dense", "in_groups", "is_channels_last", "laid_out_as", "parts", "planes"]
+__all__ = ["dense", "in_groups", "is_channels_last", "laid_out_as", "on_device", "parts", "planes"]
 
 CHUNK = 200_000  # values at a time: as floats they stay in a core's own cache
+
+
+def on_device(values: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
+    """An array or a tensor as a tensor on the device, without waiting for it; itself where it is there already."""
+    tensor = values if isinstance(values, Tensor) else torch.from_numpy(values)
+    place = torch.device(device)
+    if place.type == tensor.device.type and place.index in (None, tensor.device.index):
+        return tensor
+    if place.type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(place)
+    # Out of ordinary memory the copy would make the host wait until the device has done all that it was given before.
+    return tensor.pin_memory().to(place, non_blocking=True)
 
 
 def is_channels_last(x: Tensor) -> bool:
@@ -92,4 +105,4 @@ def _sorted(images: Tensor, order: NDArray[np.int64], keys: NDArray[np.int64]) -
     moved = np.argsort(keys[order], kind="stable")
     if (moved[:-1] < moved[1:]).all():
         return order, images
-    return order[moved], images.index_select(0, torch.from_numpy(moved).to(images.device))
+    return order[moved], images.index_select(0, on_device(moved, images.device))

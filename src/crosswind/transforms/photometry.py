@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from crosswind.transforms.layout import is_channels_last, laid_out_as, parts, planes
+from crosswind.transforms.layout import is_channels_last, laid_out_as, on_device, parts, planes
 
 __all__ = [
     "autocontrast",
@@ -61,13 +61,13 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 
 def posterize(x: Tensor, bits: Tensor) -> Tensor:
     """uint8 images with only the upper `bits` of every value kept: integers [n] from 0 (black) to 8 (as it is)."""
-    kept = (256 - (256 >> bits.to(x.device, torch.int32))).to(torch.uint8)
+    kept = (256 - (256 >> on_device(bits, x.device).to(torch.int32))).to(torch.uint8)
     return x & _each(kept, x)
 
 
 def solarize(x: Tensor, threshold: Tensor) -> Tensor:
     """uint8 images with every value of at least `threshold` [n] inverted; 0: all, over 255: none."""
-    start = threshold.to(x.device, torch.float64).ceil().clamp(0, 256).to(torch.int32)
+    start = on_device(threshold, x.device).to(torch.float64).ceil().clamp(0, 256).to(torch.int32)
     # In bytes, since comparisons are many times as slow: 255 where value > start - 1, and everywhere where start is 0.
     below = _each(torch.where(start == 0, 255, start - 1).to(torch.uint8), x)
     everywhere = _each(torch.where(start == 0, 255, 0).to(torch.uint8), x)
@@ -78,7 +78,7 @@ def solarize(x: Tensor, threshold: Tensor) -> Tensor:
 def solarize_add(x: Tensor, amount: Tensor, threshold: int = 128) -> Tensor:
     """uint8 images with `amount` [n] (whole, -255 to 255) added to every value under `threshold`, cut to 0 to 255."""
     levels = torch.arange(256, dtype=torch.int32, device=x.device)
-    added = (levels + amount.to(x.device, torch.int32).view(-1, 1, 1)).clamp_(0, 255)
+    added = (levels + on_device(amount, x.device).to(torch.int32).view(-1, 1, 1)).clamp_(0, 255)
     return _looked_up(x, torch.where(levels < threshold, added, levels).to(torch.uint8).expand(-1, x.shape[1], -1))
 
 
@@ -118,7 +118,7 @@ def equalize(x: Tensor) -> Tensor:
 
 
 def _each(values: Tensor, x: Tensor) -> Tensor:
-    return values.to(x.device).view(-1, 1, 1, 1)
+    return on_device(values, x.device).view(-1, 1, 1, 1)
 
 
 def _blended(x: Tensor, factor: Tensor, other: Callable[[Tensor], Tensor | None]) -> Tensor:

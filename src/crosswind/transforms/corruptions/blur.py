@@ -20,7 +20,7 @@ from crosswind.transforms.corruptions.filters import CORRELATE_BITS, correlate, 
 from crosswind.transforms.corruptions.glass import BANK, glass_maps
 from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
 from crosswind.transforms.draws import uniforms
-from crosswind.transforms.layout import laid_out_as, planes
+from crosswind.transforms.layout import laid_out_as, on_device, planes
 
 __all__ = ["DefocusBlur", "GaussianBlur", "GlassBlur", "MotionBlur", "ZoomBlur", "disk", "zoom_line"]
 
@@ -77,7 +77,7 @@ class GlassBlur(Corruption):
         n, channels, height, width = x.shape
         sd, reach, times = self.constant(IMAGENET_GLASS, CIFAR_GLASS, x)
         numbers = (hash64(np.asarray(keys), 0) % np.uint64(BANK)).astype(np.int64)
-        maps = glass_maps(height, width, reach, times, numbers).to(x.device)
+        maps = on_device(glass_maps(height, width, reach, times, numbers), x.device)
         smooth = gaussian_smooth(planes(x), sd).view(n, channels, -1)
         shuffled = smooth.gather(2, maps.view(n, 1, -1).expand(n, channels, -1))
         return laid_out_as(gaussian_smooth(shuffled.view(n, channels, height, width), sd), x)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crosswind.transforms.layout import on_device
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -15,7 +17,6 @@ __all__ = ["through_jpeg"]
 
 def through_jpeg(x: Tensor, quality: int) -> Tensor:
     """Images uint8 [n, c, h, w] as they come out of JPEG files of this `quality` (1 to 95; Pillow, 4:2:0), one by one."""
-    import torch
     from PIL import Image
 
     pixels = x.permute(0, 2, 3, 1).cpu().numpy()
@@ -25,4 +26,4 @@ def through_jpeg(x: Tensor, quality: int) -> Tensor:
         Image.fromarray(picture if picture.shape[2] == 3 else picture[:, :, 0]).save(file, "JPEG", quality=quality)
         with Image.open(file) as read:
             out[i] = np.asarray(read).reshape(picture.shape)
-    return torch.from_numpy(out).permute(0, 3, 1, 2).to(x.device)
+    return on_device(out, x.device).permute(0, 3, 1, 2)

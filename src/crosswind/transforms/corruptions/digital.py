@@ -14,6 +14,7 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.corruptions.compression import through_jpeg
+from crosswind.transforms.layout import on_device
 
 __all__ = ["Brightness", "Contrast", "Jpeg", "Pixelate", "Saturate"]
 
@@ -47,7 +48,7 @@ class Brightness(Corruption):
 
     def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        factor = _brightness_table(self.constant(*BRIGHTER, x)).to(x.device)
+        factor = on_device(_brightness_table(self.constant(*BRIGHTER, x)), x.device)
         x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
         for part in _parts(x):
             pixels = x[part].to(torch.int32)
@@ -105,7 +106,7 @@ class Saturate(Corruption):
         if x.shape[1] == 1:
             return x.clone()
         factor, added = self.constant(*SATURATION, x)
-        table = _saturation_table(factor, added).to(x.device)
+        table = on_device(_saturation_table(factor, added), x.device)
         x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
         for part in _parts(x):
             pixels = x[part].to(torch.int32)
@@ -192,12 +193,12 @@ def _resized(x: Tensor, size: tuple[int, int]) -> Tensor:
     for side in (3, 2):
         inside, counts, single = _boxes(x.shape[side], size[side - 2])
         if single is not None:
-            x = x.index_select(side, single.to(x.device))
+            x = x.index_select(side, on_device(single, x.device))
             continue
         # Sums of whole numbers are exact in float32, whatever the order that a matrix product takes them in.
         lines = x.to(torch.float32)
-        lines = (lines if side == 3 else lines.mT) @ inside.to(x.device)
-        counts = counts.to(x.device)
+        lines = (lines if side == 3 else lines.mT) @ on_device(inside, x.device)
+        counts = on_device(counts, x.device)
         lines = lines.add_(counts / 2).div_(counts).to(torch.uint8)
         x = lines if side == 3 else lines.mT
     return x

@@ -14,6 +14,7 @@ from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.corruptions.fields import ONE, smoothed
 from crosswind.transforms.draws import bits16
+from crosswind.transforms.layout import on_device
 
 __all__ = ["Elastic", "affine_maps"]
 
@@ -99,7 +100,7 @@ def _affine_places(maps: NDArray[np.float64], height: int, width: int, device: t
         down = maps[:, row, 1:2] * np.arange(height)
         # In 1/1024 first: the two are rounded one by one. A map that goes further than half a million pixels ends there.
         first, second = (np.rint(item * 1024).clip(-(2**29), 2**29).astype(np.int32) for item in (along, down))
-        total = torch.from_numpy(first)[:, None].to(device) + torch.from_numpy(second)[:, :, None].to(device)
+        total = on_device(first, device)[:, None] + on_device(second, device)[:, :, None]
         total.add_(2).bitwise_right_shift_(2)
         end = (side - 1) << PLACE_BITS
         if np.abs(first).max() + np.abs(second).max() >= 4 * 2 * end:

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from crosswind.transforms.layout import on_device
+
 __all__ = ["CORRELATE_BITS", "correlate", "gaussian_matrix", "gaussian_smooth", "gaussian_weights", "in_steps", "mirrored"]
 
 BITS = 22  # of a weight of one pass; 8 of a grey level and twice as many as this are 52
@@ -61,7 +63,7 @@ def gaussian_smooth(x: Tensor, sd: float) -> Tensor:
     radius = int(4 * sd + 0.5)
     if radius == 0:
         return x.clone()
-    across, down = gaussian_matrix(width, sd).to(x.device), gaussian_matrix(height, sd).to(x.device)
+    across, down = on_device(gaussian_matrix(width, sd), x.device), on_device(gaussian_matrix(height, sd), x.device)
     planes = x.reshape(n * channels, height, width)
     out = torch.empty(n * channels, height, width, dtype=torch.uint8, device=x.device)
     step = max(1, CHUNK // (height * width))
@@ -96,8 +98,8 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
     n, channels, height, width = x.shape
     margin = len(kernel) - 1
     size = tuple(_fast_length(side + margin) for side in (height, width))
-    response = _response(kernel.tobytes(), len(kernel), size).to(x.device)
-    rows, columns = (torch.from_numpy(mirrored(side, margin // 2)).to(x.device) for side in (height, width))
+    response = on_device(_response(kernel.tobytes(), len(kernel), size), x.device)
+    rows, columns = (on_device(mirrored(side, margin // 2), x.device) for side in (height, width))
     planes = x.reshape(n * channels, height, width)
     out = torch.empty_like(planes)
     step = max(1, CHUNK // (height * width))

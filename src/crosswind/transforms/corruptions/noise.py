@@ -14,7 +14,7 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.draws import bits16, normal_quantiles
-from crosswind.transforms.layout import laid_out_as, planes
+from crosswind.transforms.layout import laid_out_as, on_device, planes
 
 __all__ = ["GaussianNoise", "ImpulseNoise", "ShotNoise", "SpeckleNoise", "shot_counts"]
 
@@ -64,7 +64,7 @@ class GaussianNoise(_Noise):
 
     def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Fixed point, 16 bits below the grey level: a sum of integers is the same on every device."""
-        table = normal_quantiles(self.constant(IMAGENET_SD, CIFAR_SD, x) * 255 * 65536).to(x.device)
+        table = on_device(normal_quantiles(self.constant(IMAGENET_SD, CIFAR_SD, x) * 255 * 65536), x.device)
         noise = table.index_select(0, drawn.view(-1)).view(x.shape)
         return noise.add_(x, alpha=1 << 16).clamp_(0, 255 << 16).bitwise_right_shift_(16)
 
@@ -81,7 +81,7 @@ class ShotNoise(_Noise):
 
     def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Walker's alias method: a column by the upper 8 bits, the column's own level or its other one by the lower 8."""
-        table = _shot_table(self.constant(IMAGENET_RATE, CIFAR_RATE, x)).to(x.device)
+        table = on_device(_shot_table(self.constant(IMAGENET_RATE, CIFAR_RATE, x)), x.device)
         column = drawn >> 8
         entry = table.index_select(0, (column + (x.to(torch.int32) << 8)).view(-1)).view(x.shape)
         own = drawn.bitwise_and_(255) < (entry >> 8)
@@ -119,7 +119,7 @@ class SpeckleNoise(_Noise):
 
     def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         """A product of integers: the value and a factor in fixed point."""
-        table = _speckle_factors(self.constant(IMAGENET_SPECKLE, CIFAR_SPECKLE, x)).to(x.device)
+        table = on_device(_speckle_factors(self.constant(IMAGENET_SPECKLE, CIFAR_SPECKLE, x)), x.device)
         return (table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x)).clamp_(0, 255 << FINE).bitwise_right_shift_(FINE)
 
 

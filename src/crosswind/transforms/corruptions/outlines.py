@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crosswind.transforms.layout import on_device
+
 __all__ = ["DISTANCE", "box_sums", "distances", "edges", "equalised", "reflected"]
 
 DISTANCE = 1 << 16  # of a pixel, in what `distances` gives
@@ -20,7 +22,7 @@ def reflected(x: Tensor) -> Tensor:
     """[n, h, w] with one more pixel on each side, the mirror image without its edge: [n, h + 2, w + 2]; h, w at least 2."""
     for side in (1, 2):
         size = x.shape[side]
-        x = x.index_select(side, torch.tensor([1, *range(size), size - 2], device=x.device))
+        x = x.index_select(side, on_device(torch.tensor([1, *range(size), size - 2]), x.device))
     return x
 
 

@@ -14,6 +14,7 @@ from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.corruptions.fields import ONE, smoothed
 from crosswind.transforms.corruptions.outlines import DISTANCE, box_sums, distances, edges, equalised, reflected
 from crosswind.transforms.draws import bits16, normal_quantiles
+from crosswind.transforms.layout import on_device
 
 __all__ = ["Spatter", "relief"]
 
@@ -62,7 +63,7 @@ class Spatter(Corruption):
         if min(height, width) < 2:
             return x.clone()
         mean, sd, smooth, threshold, last, mud = self.constant(*SPATTER, x)
-        normal = normal_quantiles(sd * UNIT).to(x.device)
+        normal = on_device(normal_quantiles(sd * UNIT), x.device)
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         step = max(1, CHUNK // (height * width))
         for start in range(0, len(x), step):

@@ -19,6 +19,7 @@ from crosswind.transforms.corruptions.fields import ONE, stretched
 from crosswind.transforms.corruptions.ice import bank, picture_files
 from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
 from crosswind.transforms.draws import bits16, normal_quantiles, uniforms
+from crosswind.transforms.layout import on_device
 
 __all__ = ["Fog", "Frost", "Snow", "plasma"]
 
@@ -148,7 +149,7 @@ class Frost(Corruption):
                 for draw, room, side in zip((top, left), sheet.shape[1:], (height, width), strict=True)
             )
             pieces[i] = sheet[:, top : top + height, left : left + width]
-        pieces = pieces.to(x.device)
+        pieces = on_device(pieces, x.device)
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         step = max(1, CHUNK // (height * width))
         for start in range(0, n, step):
@@ -214,7 +215,7 @@ class Snow(Corruption):
         mean, sd, zoom, threshold, *_ = self.constant(*SNOW, x)
         rows, columns = math.ceil(height / zoom), math.ceil(width / zoom)
         # In 1/256 of a grey level: with the weights below 2 to the 53rd.
-        normal = normal_quantiles(sd * 255 * 256).to(x.device)
+        normal = on_device(normal_quantiles(sd * 255 * 256), x.device)
         noise = normal.index_select(0, bits16(hash64(keys, 2), rows * columns, x.device).view(-1)).add_(round(mean * 255 * 256))
         layer = stretched(noise.view(n, rows, columns), (height, width), zoom).mul_(1 / (256 * ONE))
         return layer.mul_(layer >= threshold * 255).clamp_(0, 255).to(torch.uint8)

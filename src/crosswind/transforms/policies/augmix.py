@@ -15,7 +15,7 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
 from crosswind.transforms.draws import bits16
-from crosswind.transforms.layout import dense, is_channels_last, parts
+from crosswind.transforms.layout import dense, is_channels_last, on_device, parts
 from crosswind.transforms.policies.operations import Chains, carried_out, codes, levels, pick, signed
 
 __all__ = ["AugMix"]
@@ -91,7 +91,7 @@ class AugMix(Transform):
         done = carried_out(copies, self.chains(keys, (x.shape[2], x.shape[3])), self.interpolation, self.resampling == "once")
         done = (done.permute(0, 2, 3, 1) if is_channels_last(x) else done).view(len(x), self.width, *images.shape[1:])
         # Products and sums of 24 bits: exact in single precision, in any order.
-        weights = torch.from_numpy((self.weights(keys) / ONE).astype(np.float32)).to(x.device).view(len(x), -1, 1, 1, 1)
+        weights = on_device((self.weights(keys) / ONE).astype(np.float32), x.device).view(len(x), -1, 1, 1, 1)
         out = torch.empty_like(images)
         for part in parts(images):
             mixed = images[part] * weights[part, 0]

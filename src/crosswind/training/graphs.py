@@ -1,0 +1,187 @@
+"""Steps of training on a CUDA device, recorded once as a graph and then replayed: the host has next to nothing left to do.
+
+A step of a small network is a few hundred kernels of a few microseconds each, and telling the device of each takes the host as
+long or longer. A recorded step does exactly what the step did from which it was recorded, on whatever then lies in the same memory,
+so it may stand for later steps only where nothing that the host decides differs between them. A method that reads a batch's step,
+epoch or progress, or draws on the host, therefore keeps its ordinary steps; of any other, two replayed steps are compared with
+ordinary ones, bit by bit, before the graph is trusted. So graphs change no number. `benchmarks/accelerator.py` has what they save.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crosswind.methods.base import Batch, Loss, Method
+from crosswind.training.tools import RunTools
+
+__all__ = ["LEAST", "VARIABLE", "WARM_UP", "Steps"]
+
+VARIABLE = "CROSSWIND_CUDA_GRAPHS"
+"""The environment variable that forbids graphs where it is 0."""
+WARM_UP = 3
+"""Ordinary steps of a stage before one is recorded: moments are made in the first, and libraries set themselves up."""
+CHECKED = 2
+"""Replayed steps that are compared with ordinary ones."""
+LEAST = 40
+"""Steps that must be left of a stage for a graph to pay."""
+_DECIDED = ("step", "epoch", "progress")
+
+
+class _DependsOnStep(Exception):
+    """The method read what differs from step to step."""
+
+
+class _FixedBatch(Batch):
+    """The batch whose tensors a graph reads."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _DECIDED:
+            raise _DependsOnStep
+        return super().__getattribute__(name)
+
+
+class Steps:
+    """The steps of one stage, of a method on its tools. `why`: why there is no graph; empty while there may be one."""
+
+    def __init__(self, method: Method, tools: RunTools, device: str, length: int) -> None:
+        self._method, self._tools, self._length = method, tools, length
+        self._device = torch.device(device)
+        self._cuda = self._device.type == "cuda"
+        self._taken = self._compared = 0
+        self._fixed: Batch | None = None
+        self._graph: Any = None
+        self._loss: Loss | None = None
+        self.why = "" if self._cuda else "not a CUDA device"
+        if self._cuda and os.environ.get(VARIABLE, "") == "0":
+            self.why = f"{VARIABLE} is 0"
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the next step of the stage will be a replay."""
+        return self._graph is not None and self._compared >= CHECKED
+
+    def take(self, batch: Batch, number: int) -> Loss:
+        """Train on a batch, with `number` as the seed of all that is drawn in the step."""
+        if not self.why and self._graph is None and self._taken >= WARM_UP:
+            if self._length - batch.step < LEAST:
+                self.why = "too few steps are left"
+            else:
+                self._record(batch, number)
+        self._taken += 1
+        if self._graph is None:
+            return self._ordinary(batch, number)
+        return self._replay(batch, number) if self.replayed else self._compare(batch, number)
+
+    def _seed(self, number: int) -> None:
+        torch.default_generator.manual_seed(number)
+        if self._cuda:
+            torch.cuda.manual_seed_all(number)  # of whichever the run is on
+
+    def _ordinary(self, batch: Batch, number: int) -> Loss:
+        self._seed(number)
+        self._tools.batch = batch
+        return self._method.update(self._tools, batch)
+
+    # -- recording ---------------------------------------------------------------------------------------------------------
+
+    def _record(self, batch: Batch, number: int) -> None:
+        """Record the step; nothing of it is done yet. Whatever goes wrong, ordinary steps go on."""
+        fixed = _FixedBatch(**{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)})
+        tools, state = self._tools, dict(self._tools.state)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._device):
+            torch.cuda.synchronize()
+            self._seed(number)
+            drawn = torch.default_generator.get_state()
+            tools.batch = fixed
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            with torch.cuda.stream(stream):
+                # Other threads may go on with the device meanwhile: rows are read ahead in one.
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    loss = self._method.update(tools, fixed)
+                    for name, value in tools.state.items():
+                        if value is not state[name]:
+                            state[name].copy_(value)
+                except Exception as error:
+                    self.why = "the method reads the step" if isinstance(error, _DependsOnStep) else f"{type(error).__name__}"
+                finally:
+                    tools.state = state
+                    try:
+                        graph.capture_end()
+                    except RuntimeError as error:  # what was recorded cannot be a graph
+                        self.why = self.why or f"{type(error).__name__}"
+            torch.cuda.synchronize()
+        if not self.why and not torch.equal(drawn, torch.default_generator.get_state()):
+            self.why = "the method draws on the host"
+        if not self.why:
+            self._fixed, self._graph, self._loss = fixed, graph, loss
+
+    def _replay(self, batch: Batch, number: int) -> Loss:
+        assert self._fixed is not None and self._loss is not None
+        for item in fields(Batch):
+            if item.name not in _DECIDED:
+                _fill(getattr(self._fixed, item.name), getattr(batch, item.name))
+        self._seed(number)
+        self._tools.batch = self._fixed
+        self._graph.replay()
+        # The next replay writes where these lie.
+        loss = self._loss
+        return Loss(loss.total.detach().clone(), {name: term.detach().clone() for name, term in loss.terms.items()})
+
+    def _compare(self, batch: Batch, number: int) -> Loss:
+        """An ordinary step, and the same one replayed; the graph is given up at the first bit that differs."""
+        before = {name: value.clone() for name, value in self._all().items()}
+        state = dict(self._tools.state)
+        expected = self._ordinary(batch, number)
+        after = {name: value.clone() for name, value in self._all().items()}
+        self._tools.state = state
+        with torch.no_grad():
+            for name, value in self._all().items():
+                value.copy_(before[name])
+        found = self._replay(batch, number)
+        same = torch.equal(found.total, expected.total.detach()) or bool(found.total.isnan() & expected.total.isnan())
+        same &= all(_same(value, after[name]) for name, value in self._all().items())
+        self._compared += 1
+        if not same:
+            with torch.no_grad():
+                for name, value in self._all().items():
+                    value.copy_(after[name])
+            self.why, self._graph = "a replayed step differed from an ordinary one", None
+        return expected
+
+    def _all(self) -> dict[str, Tensor]:
+        return {**self._tools.weights(), **self._tools.gathered()}
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    if torch.equal(one, other):
+        return True
+    return one.is_floating_point() and bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, tuple):
+        return tuple(_copied(item) for item in value)
+    return value
+
+
+def _fill(fixed: Any, value: Any) -> None:
+    for one, other in _tensors(fixed, value):
+        one.copy_(other)
+
+
+def _tensors(fixed: Any, value: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    if isinstance(fixed, Tensor):
+        yield fixed, value
+    elif isinstance(fixed, tuple):
+        for one, other in zip(fixed, value, strict=True):
+            yield from _tensors(one, other)
