@@ -8,14 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.data.factor_files import DSPRITES, dsprites_arrays
 
 from crosswind.core.errors import DataError, InputError
+from crosswind.core.registry import facts
 from crosswind.data import sprites
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.prepared import prepare
 from crosswind.data.sources import dsprites
 from crosswind.data.sources.base import open_source
 from crosswind.data.sources.dsprites import BACKGROUND_COLORS, COUNTS, OBJECT_COLORS, DSprites
 from crosswind.data.sprites import Archive, drawn_covers
+from crosswind.studies.build import data_values
+from crosswind.studies.expand import without_paths
+from crosswind.studies.spec import DataSpec
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +67,13 @@ def test_colours_are_unrelated_to_place_and_change_with_the_seed(data: Attribute
     other = DSprites(seed=1).load()
     assert 0.30 < (other.table.column("object_color") == data.table.column("object_color")).mean() < 0.36
     assert other.fingerprint != data.fingerprint == DSprites().load().fingerprint
+
+
+def test_what_stored_runs_are_found_by_stays(data: AttributedDataset) -> None:
+    """A run's key holds the data's fingerprint and the settings that are not about places."""
+    assert data.fingerprint == "f903f3b282d207152df8d75e6db750c9"
+    values = data_values(DataSpec(source="dsprites", label="shape", attributes={}), "data", None)
+    assert without_paths(values)["options"] == {"size": 64, "seed": 0, "antialias": True}
 
 
 def test_the_deal_is_the_same_on_every_machine(data: AttributedDataset) -> None:
@@ -261,6 +274,66 @@ def test_the_archive_is_a_data_set_like_the_drawn_one(small: Path, monkeypatch: 
     assert np.array_equal(x, np.where(arrays()["imgs"][..., None] == 1, inks, papers))
 
 
+def write(folder: Path, **arrays: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / DSPRITES, **arrays)
+    return folder
+
+
+def test_the_original_is_prepared_in_white_and_coloured_when_opened(tmp_path: Path, data: AttributedDataset) -> None:
+    rows = np.sort(np.random.default_rng(0).choice(737_280, 90, replace=False))
+    arrays = dsprites_arrays(rows)
+    folder = write(tmp_path / "files", **arrays)  # with the pickle that the original holds
+    source = DSprites(root=str(tmp_path), original=True)
+    with pytest.raises(DataError, match="no prepared copy of dsprites in .*: crosswind prepare dsprites"):
+        source.load()
+    with pytest.raises(DataError, match="the originals hold all 90 rows, where all 737,280 are published"):
+        prepare(source, originals=str(folder))
+    made = prepare(DSprites(root=str(tmp_path), seed=3), originals=str(folder), accept_totals=True).copy
+    assert made.folder == tmp_path / "dsprites" and made.image_shape == (64, 64, 1)
+    copy = source.load()
+    assert copy.schema == data.schema and np.array_equal(copy.table.codes, data.table.codes[:, rows])
+    inks = np.array(list(OBJECT_COLORS.values()))[copy.table.codes[5]][:, None, None]
+    papers = np.array(list(BACKGROUND_COLORS.values()))[copy.table.codes[6]][:, None, None]
+    assert np.array_equal(copy.pixels(np.arange(90)), np.where(arrays["imgs"][..., None] == 1, inks, papers))
+    other = open_source("dsprites", {"root": str(tmp_path), "original": True, "seed": 3})  # of the same copy
+    assert np.array_equal(other.table.codes[5:], DSprites(seed=3).load().table.codes[5:, rows])
+    assert len({copy.fingerprint, other.fingerprint, data.fingerprint}) == 3
+    assert DSprites(root=str(tmp_path)).load().fingerprint == data.fingerprint  # drawn, whatever is prepared
+
+
+def test_archives_that_cannot_be_prepared_leave_no_copy(tmp_path: Path) -> None:
+    good = dsprites_arrays(np.arange(30))
+    classes = good["latents_classes"]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        (good | {"latents_classes": classes + 3 * (np.arange(6) == 1)}, "column 1 of 'latents_classes' is not .* from 0 to 2"),
+        (good | {"latents_classes": classes - (np.arange(6) == 0)}, "column 0 of 'latents_classes' is not .* from 0 to 0"),
+        (good | {"latents_classes": classes[[4] * 30]}, "'latents_classes' has two rows alike"),
+        (good | {"latents_classes": classes[:29]}, r"'imgs' has shape \(30, 64, 64\), not \(29, 64, 64\)"),
+        (good | {"latents_classes": good["metadata"]}, "'latents_classes' holds objects, which only unpickling could read"),
+        (good | {"imgs": good["imgs"] * np.uint8(255)}, "pixels of 'imgs' are not all 0 or 1"),
+        ({"imgs": good["imgs"]}, "has no 'latents_classes' but imgs"),
+    ]
+    for arrays, words in wrong:
+        with pytest.raises(DataError, match=words):
+            prepare(DSprites(root=str(tmp_path)), originals=str(write(tmp_path / "files", **arrays)), accept_totals=True)
+    path = write(tmp_path / "files", **good) / DSPRITES
+    whole = path.read_bytes()
+    for damaged in (whole[:4000], whole[:4000] + bytes(64) + whole[4064:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged|cut short|not a whole zip"):
+            prepare(DSprites(root=str(tmp_path)), originals=str(path.parent), accept_totals=True)
+    assert not (tmp_path / "dsprites").exists()
+
+
+def test_the_card_names_the_attributes(data: AttributedDataset) -> None:
+    card = facts("sources", "dsprites").card
+    assert card is not None and card.totals == {"all": data.n_rows} and card.drawn
+    for attribute in data.schema:
+        told = card.attributes[attribute.name]
+        assert told == (attribute.values if isinstance(told, tuple) else len(attribute))
+
+
 def test_bad_settings_name_their_field(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="data.path: there is no file"):
         open_source("dsprites", {"path": str(tmp_path / "none.npz")})
@@ -268,3 +341,7 @@ def test_bad_settings_name_their_field(tmp_path: Path) -> None:
         open_source("dsprites", {"path": str(tmp_path)})
     with pytest.raises(InputError, match="data.size: the archive's pictures have 64 pixels a side, not 32"):
         open_source("dsprites", {"path": str(tmp_path / "none.npz"), "size": 32})
+    with pytest.raises(InputError, match="data.size: the archive's pictures have 64 pixels a side, not 32"):
+        open_source("dsprites", {"original": True, "size": 32})
+    with pytest.raises(InputError, match=r"data\.path: is read as it is, and original reads the prepared copy: give one of them"):
+        open_source("dsprites", {"original": True, "path": str(tmp_path / "none.npz")})

@@ -244,4 +244,4 @@ def _offsets(given: Mapping[str, Any] | None) -> NDArray[np.int64]:
 def _steps(degrees: Any, path: str) -> int:
     if isinstance(degrees, bool) or not isinstance(degrees, int | float) or degrees % STEP:
         raise InputError(path, f"must be a multiple of {STEP} degrees, not {shown(degrees)}")
-    return int(degrees // STEP)
+    return int(degrees // STEP) % len(AZIMUTHS)

@@ -1,0 +1,182 @@
+"""SmallNORB: six matrices, toys as units, cameras, and azimuths that can be turned."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.data.factor_files import NORB, norb_bytes, norb_part, write_norb
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.core.registry import facts
+from crosswind.data.prepared import prepare
+from crosswind.data.sources.base import open_source
+from crosswind.data.sources.smallnorb import SmallNORB
+
+PARTS = {"train": norb_part("train", 60), "test": norb_part("test", 40)}
+
+
+def prepared(tmp_path: Path, **settings: Any) -> str:
+    folder = write_norb(tmp_path / "files", PARTS)
+    prepare(SmallNORB(root=str(tmp_path), **settings), originals=str(folder), accept_totals=True)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_pairs_are_two_rows_with_the_names_of_their_values(tmp_path: Path, packed: bool) -> None:
+    reading = SmallNORB().read(write_norb(tmp_path, PARTS, packed))
+    data = reading.dataset
+    assert dict(reading.parts) == {"train": 60, "test": 40} and data.n_base == 200
+    assert [len(attribute) for attribute in data.schema] == [5, 10, 9, 18, 6, 2, 2]
+    assert data.attribute("category").values == ("animal", "human", "airplane", "truck", "car")
+    assert data.attribute("azimuth").values[:3] == ("0", "20", "40") and data.attribute("azimuth").values[-1] == "340"
+    assert data.attribute("elevation").values == ("30", "35", "40", "45", "50", "55", "60", "65", "70")
+    both = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]]).reshape(200, 96, 96, 1)
+    assert np.array_equal(data.pixels(np.arange(200)), both)
+    asked = np.array([199, 0, 121, 7])
+    assert np.array_equal(data.pixels(asked), both[asked])
+    info = np.concatenate([PARTS["train"]["info"], PARTS["test"]["info"]]).repeat(2, axis=0)
+    codes = dict(zip(data.table.names, data.table.codes, strict=True))
+    assert np.array_equal(codes["instance"], info[:, 0]) and np.array_equal(codes["elevation"], info[:, 1])
+    assert np.array_equal(codes["azimuth"] * 2, info[:, 2]) and np.array_equal(codes["lighting"], info[:, 3])
+    assert codes["camera"].tolist() == [0, 1] * 100 and codes["split"].tolist() == [0] * 120 + [1] * 80
+
+
+def test_units_are_toys_and_none_is_in_both_parts(tmp_path: Path) -> None:
+    data = SmallNORB().read(write_norb(tmp_path, PARTS)).dataset
+    assert data.units is not None
+    toys = data.table.column("category").astype(int) * 10 + data.table.column("instance")
+    assert np.array_equal(data.units, toys) and len(np.unique(toys)) == 50
+    split = data.table.column("split")
+    assert not set(data.units[split == 0].tolist()) & set(data.units[split == 1].tolist())
+
+
+def test_one_copy_serves_both_cameras_and_both_numbers_of_channels(tmp_path: Path) -> None:
+    root = prepared(tmp_path)
+    left, right, both = (open_source("smallnorb", {"root": root, "camera": camera}) for camera in ("left", "right", "both"))
+    assert (left.n_base, right.n_base, both.n_base) == (100, 100, 200)
+    pairs = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]])
+    for place, data in enumerate((left, right)):
+        assert np.array_equal(data.pixels(np.arange(100))[..., 0], pairs[:, place])
+        assert data.attribute("camera").values == (("left", "right")[place],)
+    assert len({left.fingerprint, right.fingerprint, both.fingerprint}) == 3
+    grey = open_source("smallnorb", {"root": root, "channels": 3})
+    assert np.array_equal(grey.pixels(np.arange(9)), np.repeat(left.pixels(np.arange(9)), 3, axis=3))
+    card = facts("sources", "smallnorb").card
+    assert card is not None and card.totals == {"train": 24_300, "test": 24_300} and not card.drawn
+    assert list(card.attributes) == list(both.table.names)
+
+
+def test_offsets_turn_the_azimuths_of_their_toys_only(tmp_path: Path) -> None:
+    """40 degrees are two steps of 20, and 340 + 40 is 20; -20 degrees are 17 steps of 18."""
+    root = prepared(tmp_path)
+    plain = SmallNORB(root=root).load()
+    offsets = {"animal": {0: 40, "7": -20}, "car": 360}
+    turned = open_source("smallnorb", {"root": root, "azimuth_offsets": offsets})
+    category, instance, azimuth = (plain.table.column(name).astype(int) for name in ("category", "instance", "azimuth"))
+    steps = np.where((category == 0) & (instance == 0), 2, np.where((category == 0) & (instance == 7), 17, 0))
+    assert set(steps.tolist()) == {0, 2, 17}
+    assert np.array_equal(turned.table.column("azimuth"), (azimuth + steps) % 18)
+    assert np.array_equal(np.delete(turned.table.codes, 3, axis=0), np.delete(plain.table.codes, 3, axis=0))
+    assert turned.fingerprint != plain.fingerprint
+    assert np.array_equal(turned.pixels(np.arange(5)), plain.pixels(np.arange(5)))
+    whole = open_source("smallnorb", {"root": root, "azimuth_offsets": {"human": 100 - 360 * 10**30}})
+    human = category == 1
+    assert np.array_equal(whole.table.column("azimuth")[human], (azimuth[human] + 5) % 18)
+    assert open_source("smallnorb", {"root": root, "azimuth_offsets": {"human": 0}}).fingerprint == plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        ({"horse": 20}, r"data\.azimuth_offsets\.horse: unknown category 'horse'.*animal, human"),
+        ({"animal": 30}, r"data\.azimuth_offsets\.animal: must be a multiple of 20 degrees, not 30"),
+        ({"animal": {10: 20}}, r"data\.azimuth_offsets\.animal\.10: unknown instance of category 'animal'"),
+        ({"animal": {1: "left"}}, r"data\.azimuth_offsets\.animal\.1: must be a multiple of 20 degrees, not 'left'"),
+        ({"animal": True}, "must be a multiple of 20 degrees, not true"),
+        ({"animal": float("nan")}, "must be a multiple of 20 degrees, not nan"),
+        ({"animal": float("inf")}, "must be a multiple of 20 degrees, not inf"),
+        ([20], r"data\.azimuth_offsets: must map categories to degrees, not \[20\]"),
+    ],
+)
+def test_offsets_that_are_none_name_their_place(tmp_path: Path, offsets: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        open_source("smallnorb", {"root": str(tmp_path), "azimuth_offsets": offsets})
+
+
+def test_totals_are_those_published_unless_told_otherwise(tmp_path: Path) -> None:
+    folder = write_norb(tmp_path / "files", PARTS)
+    words = "the originals hold train 60, test 40 rows, where train 24,300, test 24,300 are published"
+    with pytest.raises(DataError, match=words):
+        prepare(SmallNORB(root=str(tmp_path)), originals=str(folder))
+    assert not (tmp_path / "smallnorb").exists()
+
+
+def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
+    root = prepared(tmp_path, size=24)
+    data = SmallNORB(root=root, size=24).load()
+    assert data.image_shape == (24, 24, 1)
+    means = PARTS["train"]["dat"][:, 0].mean(axis=(1, 2))
+    assert np.abs(data.pixels(np.arange(60)).mean(axis=(1, 2, 3)) - means).max() < 3
+
+
+def test_parts_under_each_others_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"training-info\.mat\.gz, row 0 has instance 0, which is none of 4, 6, 7, 8, 9"):
+        SmallNORB().read(write_norb(tmp_path, {"train": PARTS["test"], "test": PARTS["train"]}))
+
+
+def test_values_that_are_none_are_refused(tmp_path: Path) -> None:
+    for kind, column, value, words in (
+        ("cat", None, 5, "training-cat.mat.gz, row 3 has category 5"),
+        ("info", 1, 9, "row 3 has elevation 9"),
+        ("info", 2, 7, "row 3 has azimuth 7, which is none of 0, 2, 4"),
+        ("info", 2, 36, "row 3 has azimuth 36"),
+        ("info", 3, -1, "row 3 has lighting -1"),
+    ):
+        part = {name: values.copy() for name, values in PARTS["train"].items()}
+        part[kind][3 if column is None else (3, column)] = value
+        with pytest.raises(DataError, match=words):
+            SmallNORB().read(write_norb(tmp_path, {"train": part}))
+    part = {name: values.copy() for name, values in PARTS["train"].items()}
+    part["cat"][30], part["info"][30] = part["cat"][3], part["info"][3]
+    with pytest.raises(DataError, match="have two rows alike"):
+        SmallNORB().read(write_norb(tmp_path, {"train": part}))
+
+
+def test_files_that_do_not_agree_are_refused(tmp_path: Path) -> None:
+    for kind in ("info", "dat"):
+        part = PARTS["train"] | {kind: PARTS["train"][kind][:59]}
+        with pytest.raises(DataError, match=rf"training-{kind}\.mat\.gz has 59 rows and .*training-cat\.mat\.gz 60"):
+            SmallNORB().read(write_norb(tmp_path, {"train": part}))
+    write_norb(tmp_path, PARTS)
+    path = tmp_path / f"{NORB['train']}-dat.mat.gz"
+    path.write_bytes(gzip.compress(norb_bytes(PARTS["train"]["dat"][:, :1])))
+    with pytest.raises(DataError, match="holds uint8 values of 60 x 1 x 96 x 96, and uint8 of any x 2 x 96 x 96 are expected"):
+        SmallNORB().read(tmp_path)
+
+
+def test_a_damaged_file_leaves_no_copy(tmp_path: Path) -> None:
+    folder = write_norb(tmp_path / "files", PARTS)
+    path = folder / f"{NORB['test']}-dat.mat.gz"
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    for damaged in (whole[:middle], whole[:middle] + bytes(64) + whole[middle + 64 :], whole[:-3] + b"abc"):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"testing-dat\.mat\.gz is damaged or cut short"):
+            prepare(SmallNORB(root=str(tmp_path)), originals=str(folder), accept_totals=True)
+        assert not (tmp_path / "smallnorb").exists()
+
+
+def test_files_may_be_packed_or_not_each(tmp_path: Path) -> None:
+    folder = write_norb(tmp_path, PARTS)
+    for name in (f"{NORB['train']}-cat.mat", f"{NORB['test']}-dat.mat"):
+        (folder / name).write_bytes(gzip.decompress((folder / f"{name}.gz").read_bytes()))
+        (folder / f"{name}.gz").unlink()
+    source = SmallNORB()
+    assert source.missing(folder) == () and len(source.places(folder)) == 6
+    assert source.read(folder).dataset.n_base == 200
+    (folder / f"{NORB['train']}-cat.mat").unlink()
+    assert [item.name for item in source.missing(folder)] == [f"{NORB['train']}-cat.mat.gz"]
