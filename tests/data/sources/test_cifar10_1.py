@@ -1,0 +1,99 @@
+"""CIFAR-10.1: the npy files of both editions, and what is refused of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data.cifar_files import CLASSES, pictures
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.data.prepared import prepare
+from crosswind.data.sources.base import open_source
+from crosswind.data.sources.cifar10_1 import Cifar101
+
+IMAGES, LABELS = pictures(23, 0)
+
+
+def write(folder: Path, edition: str = "v6", images: np.ndarray = IMAGES, labels: np.ndarray = LABELS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / f"cifar10.1_{edition}_data.npy", images)
+    np.save(folder / f"cifar10.1_{edition}_labels.npy", labels.astype(np.int32) if labels.dtype.kind == "i" else labels)
+    return folder
+
+
+def test_the_layout_is_that_of_the_published_sizes(tmp_path: Path) -> None:
+    """The files of v6 have 6,144,128 and 8,128 bytes: 2,000 x 3,072 and 2,000 x 4 after a header of 128; v4 has 2,021 pictures."""
+    folder = write(tmp_path, images=np.zeros((2000, 32, 32, 3), np.uint8), labels=np.zeros(2000, np.int32))
+    for edition, n in (("v6", 2000), ("v4", 2021)):
+        data, labels = Cifar101(edition=edition).originals()
+        assert (data.size, labels.size) == (128 + n * 3072, 128 + n * 4) and dict(Cifar101(edition=edition).totals()) == {
+            edition: n
+        }
+        if edition == "v6":
+            assert [(folder / item.name).stat().st_size for item in (data, labels)] == [data.size, labels.size]
+
+
+@pytest.mark.parametrize("edition", ["v6", "v4"])
+def test_pictures_and_labels_are_those_of_the_files(edition: str, tmp_path: Path) -> None:
+    write(tmp_path, edition)
+    reading = Cifar101(edition=edition).read(tmp_path)
+    assert dict(reading.parts) == {edition: 23}
+    data = reading.dataset
+    assert [(item.name, item.values) for item in data.schema] == [("class", tuple(CLASSES))]
+    rows = np.array([22, 0, 5])
+    assert np.array_equal(data.pixels(rows), IMAGES[rows]) and data.table.column("class").tolist() == LABELS.tolist()
+    with pytest.raises(DataError, match="there is no file .*cifar10.1_v"):
+        Cifar101(edition="v4" if edition == "v6" else "v6").read(tmp_path)
+    with pytest.raises(InputError, match="edition"):
+        Cifar101(edition="v5")
+
+
+def test_prepared_and_loaded_each_edition_by_itself(tmp_path: Path) -> None:
+    folder = write(write(tmp_path / "files"), "v4", IMAGES[:9], LABELS[:9])
+    for edition in ("v6", "v4"):
+        source = Cifar101(root=str(tmp_path), edition=edition)
+        with pytest.raises(DataError, match="2,0"):
+            prepare(source, originals=str(folder))
+        prepare(source, originals=str(folder), accept_totals=True)
+    for edition, n in (("v6", 23), ("v4", 9)):
+        data = open_source("cifar10.1", {"root": str(tmp_path), "edition": edition})
+        assert data.n_base == n and np.array_equal(data.pixels(np.arange(n)), IMAGES[:n])
+
+
+def test_wrong_files_are_refused_by_name(tmp_path: Path) -> None:
+    bad = LABELS.copy()
+    bad[7] = 11
+    wrong = [
+        ({"images": IMAGES[:, :28]}, r"_data.npy has shape \(23, 28, 32, 3\), not \(any, 32, 32, 3\)"),
+        ({"images": IMAGES.astype(np.float64)}, "_data.npy holds float64, not uint8"),
+        ({"images": np.array([{}], dtype=object)}, "_data.npy holds objects, which only unpickling could read"),
+        ({"labels": LABELS[:-1]}, "_labels.npy holds 22 labels for 23 pictures"),
+        ({"labels": bad}, "_labels.npy: picture 8 has label 11, and labels are 0 to 9"),
+        ({"labels": -LABELS}, "_labels.npy: picture .* has label -"),
+        ({"labels": LABELS.astype(np.float32)}, "_labels.npy holds float32, not integers"),
+        ({"labels": LABELS[:, None]}, r"_labels.npy has shape \(23, 1\), not \(any\)"),
+    ]
+    for held, words in wrong:
+        write(tmp_path, **held)
+        with pytest.raises(DataError, match=words):
+            Cifar101().read(tmp_path)
+    write(tmp_path)
+    for name in ("data", "labels"):
+        path = tmp_path / f"cifar10.1_v6_{name}.npy"
+        whole = path.read_bytes()
+        for data, words in (
+            (whole[:-1], f"_{name}.npy is damaged: its header says"),
+            (whole[:60], "is not a NumPy array"),
+            (LABELS.dumps(), "it is a pickle, which could run code"),
+            (b"<!DOCTYPE html>", "it is a web page"),
+        ):
+            path.write_bytes(data)
+            with pytest.raises(DataError, match=words):
+                Cifar101().read(tmp_path)
+            with pytest.raises(DataError, match=words):
+                prepare(Cifar101(root=str(tmp_path / "root")), originals=str(tmp_path), accept_totals=True)
+        path.write_bytes(whole)
+    assert not list((tmp_path / "root").glob("cifar*"))
+    assert Cifar101().read(tmp_path).dataset.n_base == 23
