@@ -61,7 +61,7 @@ MODULES_VARIABLE = "CROSSWIND_MODULES"
 """The environment variable that names, with commas between, modules in which a worker finds classes."""
 
 _WORDS: dict[str, Any] = {name: getattr(room, name) for room in (declarations, cards) for name in room.__all__}
-_DECLARED = ("needs", "limit", "built", "card", "copy", "version", "family", "extra", "hooks")
+_DECLARED = ("needs", "limit", "built", "card", "copy", "own", "version", "family", "extra", "hooks")
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -81,6 +81,7 @@ class Facts:
     built: Form | None = None
     card: Card | None = None
     copy: str = ""
+    own: tuple[str, ...] = ()
     version: int = 1
     family: Any = None
     extra: str | None = None
@@ -360,9 +361,7 @@ def _evaluate(node: ast.expr, module: str) -> Any:
 
 
 def _shown(declared: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: declared[key] for key in ("needs", "limit", "built", "card", "copy", "version", "family", "extra") if key in declared
-    }
+    return {key: value for key, value in declared.items() if key != "hooks"}
 
 
 def _facts_of_class(cls: type, room: str) -> Facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -12,22 +13,29 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.data.prepared import toys
 from tests.data.prepared.toys import CHUNK, ROWS, Toy, ToyInRed, content, crosswind, write_originals
 from tests.drills import rounds
 
+from crosswind.core.cards import Original
 from crosswind.core.errors import DataError, InputError
+from crosswind.core.types import file_hash
 from crosswind.data.prepared import check, making, open_copy, prepare
+from crosswind.data.prepared.originals import stamp
 from crosswind.data.prepared.places import copy_folder
 from crosswind.data.prepared.work import claimed
+from crosswind.data.sources.image_folder import ImageFolder
 
 
 @pytest.fixture(scope="module")
@@ -373,6 +381,49 @@ def test_originals_that_cannot_be_read_are_named(tmp_path: Path, originals: Path
     with pytest.raises(DataError, match=r"^toy: cannot read pictures.npy: Input/output error$"):
         prepare(Toy(root=root), originals=str(originals))
     assert "toy" not in left(tmp_path / "root")
+
+
+def test_what_is_missing_is_fetched(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(originals))
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    told: list[tuple[str, int, int]] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}"
+        files = [
+            Original(name, f"{place}/{name}", (originals / name).stat().st_size, file_hash(originals / name))
+            for name in ("pictures.npy", "labels.npy")
+        ]
+        monkeypatch.setattr(Toy, "originals", lambda _: tuple(files))
+        with pytest.raises(DataError, match=rf"^toy needs pictures.npy, labels.npy in the folder {tmp_path}: write pictures"):
+            prepare(Toy(root=str(tmp_path / "root")), originals=str(tmp_path))  # the user's folder is not written to
+        prepare(Toy(root=str(tmp_path / "root")), on_progress=lambda *words: told.append(words))
+        files[1] = Original("other.npy", f"{place}/labels.npy", 0, "0" * 64)
+        with pytest.raises(DataError, match=r"other.npy in \S+ has the sha256 \w+, not 0000"):
+            prepare(Toy(root=str(tmp_path / "root")), again=True)
+        server.shutdown()
+    assert left(tmp_path / "root/originals/toy") == ["labels.npy", "pictures.npy"]
+    assert ("fetching pictures.npy", files[0].size, files[0].size) in told and told[-1] == ("preparing", ROWS, ROWS)
+    assert open_copy(Toy(root=str(tmp_path / "root"))).n_rows == ROWS
+
+
+def test_files_of_the_users_own_are_named_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top, root = tmp_path / "birds", str(tmp_path / "root")
+    for number in range(6):
+        folder = top / ("owl" if number % 2 else "wren")
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((9, 9, 3), number * 20, np.uint8)).save(folder / f"{number}.png")
+    source = ImageFolder(path=str(top), root=root, size=8)
+    assert prepare(source).made
+    copy = source.load()
+    assert copy.table.attribute("class").values == ("owl", "wren") and copy.pixels(np.arange(6)).shape == (6, 8, 8, 3)
+    assert np.array_equal(copy.pixels(np.arange(6)), ImageFolder(path=str(top), size=8).load().pixels(np.arange(6)))
+    with pytest.raises(InputError, match="--from: image-folder reads what its setting 'path' names, not a folder of originals"):
+        prepare(ImageFolder(path=str(top), root=root), originals=str(tmp_path))
+    assert stamp(source, tmp_path) == stamp(source, tmp_path)
+    before = stamp(source, tmp_path)
+    os.utime(top / "owl/1.png", ns=(0, 0))
+    assert stamp(source, tmp_path) != before
 
 
 def test_settings_of_prepare_are_checked(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crosswind.core.errors import DataError
+from crosswind.core.errors import DataError, InputError
 from crosswind.core.types import digest
 from crosswind.data.prepared.places import originals_folder, owner
 
@@ -25,6 +24,9 @@ def gathered(source: PreparedSource, root: str | None, given: str | None, on_pro
 
     Nothing is fetched into a folder that the user named (`given`). Raises `DataError`: what to get, and where to put it.
     """
+    if source.own and given is not None:
+        named = " and ".join(repr(name) for name in source.own)
+        raise InputError("--from", f"{owner(source)} reads what its setting {named} names, not a folder of originals")
     folder = originals_folder(source, root) if given is None else Path(os.path.abspath(Path(given).expanduser()))
     if given is not None and not folder.is_dir():
         raise DataError(f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
@@ -35,7 +37,7 @@ def gathered(source: PreparedSource, root: str | None, given: str | None, on_pro
         get = f": {source.card.get}" if source.card.get else "" if barred else "; without --from they are fetched"
         raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
     if missing:
-        fetch = import_module("crosswind.data.archives.fetch").fetch
+        from crosswind.data.archives.fetch import fetch
 
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -50,21 +52,13 @@ def stamp(source: PreparedSource, folder: Path) -> str:
     """A digest of name, size and time of change of every file that the source reads. Raises `OSError`."""
     found: list[tuple[str, int, int]] = []
     for place in source.places(folder):
-        if place.is_dir():
-            for parent, _, names in os.walk(place, followlinks=True):
-                found += [_state(Path(parent, name), folder) for name in names]
-        elif place.exists():
-            found.append(_state(place, folder))
+        files = [Path(parent, name) for parent, _, names in os.walk(place, followlinks=True) for name in names]
+        for path in files or [place]:
+            if path.exists():  # a link to nothing is no file
+                state = path.stat()
+                found.append((os.path.relpath(path, folder), state.st_size, state.st_mtime_ns))
     return digest(sorted(found))
 
 
-def _state(path: Path, folder: Path) -> tuple[str, int, int]:
-    state = path.stat()
-    return os.path.relpath(path, folder), state.st_size, state.st_mtime_ns
-
-
-def _told(on_progress: Progress, stage: str) -> Callable[..., None]:
-    def told(done: int, total: int | None = None, *_: Any) -> None:
-        on_progress(stage, done, total or 0)
-
-    return told
+def _told(on_progress: Progress, stage: str) -> Callable[[int, int], None]:
+    return lambda done, total: on_progress(stage, done, total)

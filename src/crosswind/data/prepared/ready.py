@@ -19,8 +19,8 @@ ALWAYS = "always"
 class Readiness:
     """Whether a source can be loaded at once.
 
-    `word`: `always` (drawn, or built in), `ready` (its copy with default settings is there), `in part` (only copies with other
-    settings) or `no`. `copies`: folder and settings of each copy that is there.
+    `word`: `always` (drawn, built in, or of files that the user names), `ready` (its copy with default settings is there), `in part`
+    (only copies with other settings) or `no`. `copies`: folder and settings of each copy that is there.
     """
 
     word: str
@@ -43,7 +43,7 @@ def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
     there = [copy for copy in copies_under(root) if _whole(copy)]
     found = {}
     for known in sources:
-        always = not is_prepared(known) or (known.card is not None and known.card.drawn)
+        always = not is_prepared(known) or bool(known.own) or (known.card is not None and known.card.drawn)
         copies = _copies(known, there) if is_prepared(known) else ()
         default = any(not item["other"] for item in copies)
         found[known.name] = Readiness(ALWAYS if always else "ready" if default else "in part" if copies else "no", copies)

@@ -79,7 +79,7 @@ class PreparedSource(Source):
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""
         if self.own:
-            return ()  # names and sizes of the user's files are in the fingerprint of what is read
+            return tuple(Path(str(getattr(self, name))).expanduser() for name in self.own)
         names = tuple(folder / item.name for item in self.originals())
         return names if names and all(place.exists() for place in names) else (folder,)
 
