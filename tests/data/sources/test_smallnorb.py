@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.data.factor_files import NORB, norb_bytes, norb_part, write_norb
+from tests.data.factor_files import NORB, TOYS, norb_bytes, norb_part, write_norb
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
+from crosswind.data.sources import smallnorb
 from crosswind.data.sources.base import open_source
 from crosswind.data.sources.smallnorb import SmallNORB
+from crosswind.shifts.base import parse_shift
+from crosswind.shifts.draw import parse_draw
+from crosswind.shifts.split import Roles, SplitPlan, make_split
 
 PARTS = {"train": norb_part("train", 60), "test": norb_part("test", 40)}
 
@@ -180,3 +185,38 @@ def test_files_may_be_packed_or_not_each(tmp_path: Path) -> None:
     assert source.read(folder).dataset.n_base == 200
     (folder / f"{NORB['train']}-cat.mat").unlink()
     assert [item.name for item in source.missing(folder)] == [f"{NORB['train']}-cat.mat.gz"]
+
+
+def test_the_whole_set_gives_the_papers_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All 24,300 x 2 pairs, 8 x 8 pixels each, prepared without being told to accept anything; table 6 of Jeon et al. 2025.
+
+    5 values of azimuth, lighting and elevation, 5 categories and 10 toys: 3,125 pairs a part, 5 toys a cell. Units are toys, so the
+    validation rows are those of other toys than the training rows.
+    """
+    monkeypatch.setattr(smallnorb, "SIDE", 8)
+    parts = {}
+    for part, toys in TOYS.items():
+        grid = np.array(list(itertools.product(range(5), toys, range(9), range(0, 36, 2), range(6))), dtype=np.int32)
+        pictures = np.zeros((len(grid), 2, 8, 8), np.uint8)
+        parts[part] = {"cat": grid[:, 0], "info": grid[:, 1:], "dat": pictures}
+    prepare(SmallNORB(root=str(tmp_path), size=8), originals=str(write_norb(tmp_path / "files", parts)))
+    data = open_source("smallnorb", {"root": str(tmp_path), "size": 8})
+    assert data.n_base == 48_600
+    keep = {"azimuth": [0, 80, 160, 240, 320], "lighting": list(range(5)), "elevation": [30, 40, 50, 60, 70]}
+    kept = {"smallnorb": data.keep(keep)}
+    shifts: dict[str, list[dict[str, Any]]] = {
+        "SC": [{"type": "spurious-correlation", "attribute": "azimuth", "counterexamples": 0.01}],
+        "LDD": [
+            {"type": "low-data-drift", "attribute": "lighting", "low": "last", "high": 3, "ratio": {"default": "1/3", "last": 0}}
+        ],
+        "UDS": [{"type": "unseen-data", "attribute": "elevation", "unseen": "last"}],
+    }
+    roles = Roles(None, 0.2, {"column": "split", "train": "train", "test": "test"})
+    for names, rows in (("SC", 127), ("LDD", 1600), ("UDS", 500), ("SC+LDD", 324), ("SC+UDS", 101), ("LDD+UDS", 1280)):
+        shift = parse_shift([part for name in names.split("+") for part in shifts[name]])
+        plan = SplitPlan("category", ("azimuth", "lighting", "elevation"), shift, parse_draw(1), roles)
+        split = make_split(kept, "smallnorb", plan, seed=0)
+        assert (len(split.train), len(split.evaluation["test"])) == (rows, 3125), names
+        assert split.report["short"] == {}
+        toys = [set(kept["smallnorb"].row_units(part.rows).tolist()) for part in (split.train, split.validation["validation"])]
+        assert toys[0] and toys[1] and not toys[0] & toys[1]
