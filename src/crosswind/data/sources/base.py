@@ -111,9 +111,10 @@ def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str
     """The data set of a registered source with its settings; errors of name and settings name `field`."""
     known = facts("sources", name, f"{field}.source")
     values = resolve(known.knobs, settings or {}, field, f"source {name!r}")
-    source = load("sources", name)(**values)
-    assert isinstance(source, Source)
+    kind = load("sources", name)
     try:
+        source = kind(**values)
+        assert isinstance(source, Source)
         return source.load()
     except InputError as error:
         # A source names its settings by its own name; the user knows them by the place where they were written.

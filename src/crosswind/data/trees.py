@@ -1,0 +1,154 @@
+"""The files of a folder or of zip archives by their names, as readers of collections of images see them, and lists of them.
+
+Hidden files and folders (of a name that begins with a dot) and what desktops leave behind are never seen. A link that leads out of
+the folder and a link to a folder are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crosswind.core.errors import DataError, shown
+from crosswind.data.archives.members import ZipArchive, open_archive
+
+__all__ = ["Tree", "folder_tree", "in_order", "joined", "listed", "zip_tree"]
+
+LEFTOVERS = ("thumbs.db", "desktop.ini", "__macosx")  # of Windows and of macOS, case folded
+MOST_OF_AN_IMAGE = 256 << 20
+MOST_OF_A_LIST = 64 << 20
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Files by relative name with `/`, in the order of their names: `sizes` in bytes, and what `opened(name)` gives of one.
+
+    `name`: what errors call the whole. `folders`: the names of those below, empty ones too, where they are known.
+    """
+
+    name: str
+    sizes: Mapping[str, int]
+    opened: Callable[[str], Path | bytes]
+    folders: tuple[str, ...] = ()
+
+    def read(self, name: str, limit: int = MOST_OF_A_LIST) -> bytes:
+        """The bytes of a file. Raises `DataError` for more than `limit` and for what cannot be read."""
+        if self.sizes[name] > limit:
+            raise DataError(f"{self.name}: {name!r} has {self.sizes[name]:,} bytes, more than the {limit:,} that it may")
+        found = self.opened(name)
+        if isinstance(found, bytes):
+            return found
+        try:
+            return found.read_bytes()
+        except OSError as error:
+            raise DataError(f"{self.name}: {name!r} cannot be read: {error.strerror or error}") from None
+
+
+def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | None = None) -> Tree:
+    """The files below a folder; errors call it `name`. With `only`, those of its files that have one of these names, and no folder.
+
+    Raises `DataError` for links as above and for what cannot be read.
+    """
+    called = str(folder) if name is None else name
+    sizes: dict[str, int] = {}
+    folders: list[str] = []
+    top = os.path.realpath(folder)
+
+    def look(place: str, prefix: str) -> None:
+        try:
+            with os.scandir(place) as listing:
+                entries = list(listing)
+        except OSError as error:
+            raise DataError(f"{called}: the folder {prefix or '.'!r} cannot be read: {error.strerror or error}") from None
+        for entry in entries:
+            here = prefix + entry.name
+            if _is_hidden(entry.name) or (only is not None and entry.name not in only):
+                continue
+            try:
+                state = entry.stat()
+                if entry.is_symlink():
+                    _check_link(entry.path, top, here, called, stat.S_ISDIR(state.st_mode))
+            except OSError as error:
+                raise DataError(f"{called}: {here!r} cannot be read: {error.strerror or error}") from None
+            if stat.S_ISDIR(state.st_mode):
+                folders.append(here)
+                look(entry.path, here + "/")
+            elif stat.S_ISREG(state.st_mode):
+                sizes[here] = state.st_size
+            else:
+                raise DataError(f"{called}: {here!r} is neither a file nor a folder")
+
+    if not folder.is_dir():
+        raise DataError(f"{called} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
+    look(str(folder), "")
+    return Tree(called, {name: sizes[name] for name in sorted(sizes)}, lambda name: folder / name, tuple(sorted(folders)))
+
+
+def zip_tree(path: Path) -> Tree:
+    """The files in a zip archive, which stays open as long as the tree lives and may be read by several threads."""
+    archive = open_archive(path)
+    if not isinstance(archive, ZipArchive):
+        archive.close()
+        raise DataError(f"{path} is not a zip archive")
+    names = sorted(name for name in archive.members if not any(_is_hidden(part) for part in name.split("/")))
+    sizes = {name: archive.members[name].file_size for name in names}
+    return Tree(path.name, sizes, lambda name: archive.read(name, MOST_OF_AN_IMAGE))
+
+
+def joined(trees: Iterable[Tree], name: str) -> Tree:
+    """Several trees as one. Raises `DataError` for a file that two of them have."""
+    owner: dict[str, Tree] = {}
+    for tree in trees:
+        for file in tree.sizes:
+            if file in owner:
+                raise DataError(f"{name} holds {file!r} twice: in {owner[file].name} and in {tree.name}")
+            owner[file] = tree
+    return Tree(name, {file: owner[file].sizes[file] for file in sorted(owner)}, lambda file: owner[file].opened(file))
+
+
+def listed(tree: Tree, name: str) -> list[tuple[str, int]]:
+    """A list of files in the tree, one `path number` a line: the paths, each once, and their numbers >= 0.
+
+    Raises `DataError` with the line for what is no such list.
+    """
+    where = f"{tree.name}: {name}"
+    try:
+        lines = tree.read(name).decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise DataError(f"{where} is no text in UTF-8, and should list a file and its class a line") from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        path, _, word = line.strip().rpartition(" ")
+        if not path or not (word.isascii() and word.isdigit()) or len(word) > 9:
+            raise DataError(f"{where}, line {number} should be a file and the number of its class, not {shown(line.strip())}")
+        if path in found:
+            raise DataError(f"{where}, line {number} lists {path!r} for a second time")
+        found[path] = int(word)
+    if not found:
+        raise DataError(f"{where} is empty")
+    return list(found.items())
+
+
+def in_order(values: Iterable[str]) -> list[str]:
+    """Names of values, each once: in numeric order where all are whole numbers, else sorted as text."""
+    found = sorted(set(values))
+    if all(value.isascii() and value.isdigit() for value in found):
+        found.sort(key=lambda value: (int(value), value))
+    return found
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.casefold() in LEFTOVERS
+
+
+def _check_link(path: str, top: str, here: str, called: str, is_folder: bool) -> None:
+    real = os.path.realpath(path)
+    if real != top and not real.startswith(top + os.sep):
+        raise DataError(f"{called}: the link {here!r} leads out of the folder")
+    if is_folder:
+        raise DataError(f"{called}: {here!r} is a link to a folder, which would show its files twice")
