@@ -28,7 +28,7 @@ def norb_part(part: str, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
     draw = np.random.default_rng([seed, len(part)])
     at = np.arange(rows)
     category, instance, rest = at % 5, np.array(TOYS[part])[at // 5 % 5], at // 25
-    info = np.stack([instance, rest % 9, 2 * (rest // 9 % 18), rest // 162 % 6], axis=1)
+    info = np.stack([instance, rest % 9, 2 * (at * 7 % 18), at % 6], axis=1)
     return {
         "cat": category.astype(np.int32),
         "info": info.astype(np.int32),
