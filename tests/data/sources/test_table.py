@@ -13,7 +13,9 @@ from PIL import Image, ImageFile
 
 from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
+from crosswind.data.sources.table import Table
 
 ROWS = "path,label,site,patient\na.png,10,north,p1\nsub/b.jpg,9,south,p2\nc.png,10,south,p1\n"
 
@@ -284,3 +286,20 @@ def test_paths_with_dots_inside_the_folder_are_fine(folder: Path) -> None:
 def test_settings_that_must_be_given_are_named() -> None:
     with pytest.raises(InputError, match="data.path: source 'table' needs 'path'"):
         open_source("table", {"images": "x"})
+
+
+def test_it_is_prepared_and_its_files_are_not_needed_after(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = opened(folder, unit="patient")
+    pixels = direct.pixels(np.arange(3))
+    root = str(folder / "root")
+    with pytest.raises(DataError, match="there is no prepared copy of table in .*--set unit=patient"):
+        opened(folder, unit="patient", root=root)
+    monkeypatch.chdir(folder)
+    assert prepare(Table(path="rows.csv", images="images", unit="patient", size=16), root).made
+    drop("c.png")(folder)
+    copy = opened(folder, unit="patient", root=root)
+    assert copy.name == "rows" and copy.table.digest() == direct.table.digest()
+    assert copy.units is not None and direct.units is not None and np.array_equal(copy.units, direct.units)
+    assert np.array_equal(copy.pixels(np.arange(3)), pixels)
+    with pytest.raises(DataError, match="row 3: there is no file 'c.png'"):
+        opened(folder, unit="patient")

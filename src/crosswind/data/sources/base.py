@@ -57,7 +57,11 @@ class PreparedSource(Source):
     pixels, is the same for all. Knobs other than `root` are part of what is prepared, except those in `after`.
     """
 
-    root: str | None = knob(None, doc="folder of prepared data; by default that of CROSSWIND_DATA, else ~/.cache/crosswind/data")
+    root: str | None = knob(
+        None,
+        doc="folder of prepared data; by default that of CROSSWIND_DATA, else ~/.cache/crosswind/data; "
+        "for files of your own none, which are then read as they are",
+    )
 
     card: ClassVar[Card]
     after: ClassVar[tuple[str, ...]] = ()

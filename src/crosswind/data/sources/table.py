@@ -19,7 +19,7 @@ from crosswind.core.registry import register
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import decoder
-from crosswind.data.sources.base import Source
+from crosswind.data.sources.base import PreparedSource, Reading
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["Table"]
 
 @register("table", kind="source")
 @dataclass(frozen=True)
-class Table(Source):
+class Table(PreparedSource):
     """A CSV or Parquet table with one row an image, over a folder of image files.
 
     `path_column` holds the path of each image under the folder `images`; every other column is an attribute unless `columns` names
@@ -39,6 +39,8 @@ class Table(Source):
     a value, a missing image and a path that leads out of the folder are refused when the table is loaded; a file that is no whole
     image when it is asked for. Images are turned as their EXIF data say, made RGB (transparency is dropped), and resized to
     `size` x `size` without keeping their proportions. The fingerprint counts the bytes of each image and does not read them.
+    For many images, prepare a copy and name its `root`:
+    `crosswind prepare table --set path=TABLE --set images=FOLDER --root DIR`.
     """
 
     path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
@@ -48,6 +50,7 @@ class Table(Source):
     unit: str | None = knob(None, doc="column whose equal values belong together")
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
 
+    own = ("path", "images")
     card = Card(
         attributes={"any": "the columns of the table"},
         shape="64 x 64 x 3 by default",
@@ -56,12 +59,12 @@ class Table(Source):
         get="give the path of your table and the folder of your images",
     )
 
-    def load(self) -> AttributedDataset:
-        """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder hold."""
+    def read(self, folder: Path) -> Reading:
+        """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder of images hold."""
         rows = read_table(self.path, "table.path")
-        folder = Path(self.images).expanduser()
-        if not folder.is_dir():
-            problem = "is not a folder" if folder.exists() else "is a folder that does not exist"
+        top = Path(self.images).expanduser()
+        if not top.is_dir():
+            problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("table.images", f"{self.images!r} {problem}")
         has_column(rows, self.path_column, self.path, "table.path_column")
         units = None
@@ -70,7 +73,7 @@ class Table(Source):
         table = attribute_table(rows, self._attributes(rows), self.path)
         names = texts(rows, self.path_column, self.path).to_list()
         files = [_inside(name, self.path_column, row, self.path) for row, name in enumerate(names)]
-        bytes_of = _sizes(folder, files, self.path, self.images)
+        bytes_of = _sizes(top, files, self.path, self.images)
         told = {
             "source": "table",
             "table": table.digest(),
@@ -78,15 +81,16 @@ class Table(Source):
             "files": digest_arrays({"names": np.frombuffer("\x1f".join(files).encode(), np.uint8), "bytes": np.array(bytes_of)}),
             "units": None if units is None else digest_arrays({"units": units}),
         }
-        return AttributedDataset(
+        dataset = AttributedDataset(
             name=Path(self.path).stem,
             table=table,
-            images=decoder(lambda row: folder / files[row], self.size, lambda row: f"{self.path}, row {row + 1}: {files[row]!r}"),
+            images=decoder(lambda row: top / files[row], self.size, lambda row: f"{self.path}, row {row + 1}: {files[row]!r}"),
             image_shape=(self.size, self.size, 3),
             units=units,
             fingerprint=digest(told),
             from_files=True,
         )
+        return Reading(dataset, {"all": len(files)})
 
     def _attributes(self, rows: DataFrame) -> list[str]:
         if self.columns is None:
