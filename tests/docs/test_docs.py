@@ -124,6 +124,13 @@ def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
         assert (f"no {needs.norm} norm" in cannot) == bool(needs.norm), name
 
 
+def test_every_source_is_named_where_data_are_explained() -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    known = [item.name for item in registry.listing("sources") if item.module.startswith("crosswind.")]
+    assert len(known) >= 19
+    assert [name for name in known if f"`{name}`" not in text] == []
+
+
 def test_how_many_seeds_show_a_difference() -> None:
     """Half the width of a 95 % interval of n paired differences is t(n - 1) / sqrt(n) of their standard deviation."""
     text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")

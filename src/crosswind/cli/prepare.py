@@ -75,7 +75,7 @@ def prepare_command(
         card = {key: value for key, value in copy.to_json().items() if key != "checksums"}
         print_json({**card, "folder": str(copy.folder), "was": word, "rows_before": before, "seconds": round(seconds, 2)})
         return
-    typer.echo(_sentence(name, copy, word, before, seconds))
+    typer.echo(_sentence(name, source, copy, word, before, seconds))
 
 
 def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
@@ -98,7 +98,7 @@ def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
     return made
 
 
-def _sentence(name: str, copy: Copy, word: str, before: int, seconds: float) -> str:
+def _sentence(name: str, source: PreparedSource, copy: Copy, word: str, before: int, seconds: float) -> str:
     size = sum(copy.files.values())
     shape = " x ".join(str(side) for side in copy.image_shape)
     words = f"{name} is {word}: {copy.n_rows:,} pictures of {shape} ({copy.store}, {bytes_text(size)}) in {copy.folder}"
@@ -107,6 +107,8 @@ def _sentence(name: str, copy: Copy, word: str, before: int, seconds: float) -> 
     if copy.totals and copy.parts != copy.totals:
         found, known = (", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (copy.parts, copy.totals))
         words += f"; its rows are not the published ones: {found}, not {known}"
+    if source.own:
+        words += f"; read where its setting root is {copy.folder.parent}"
     return words
 
 
