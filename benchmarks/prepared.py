@@ -7,9 +7,9 @@ their own, alternately: by one thread and by one a core; CPU time over wall time
 of memory less what the imports take. Then killed (SIGKILL) half-way and gone on: rows kept, and whether the copy is the same.
 
 Batches, alternately in one process on one thread: 128 random rows of 64 x 64 x 3 as a uint8 tensor. From memory: a copy that was
-read before, CPU time, against 200,000 images/s a core. Not yet cached: the file is dropped from the page cache and mapped anew, wall
-time, against 20,000/s. Beside them torchvision's ImageFolder over the same pictures as JPEG files of 64 pixels with a DataLoader: without
-workers (CPU time) and with two (wall time, files cached). Ratios of each round, median and range. Linux.
+read before, CPU time, against 200,000 images/s a core. Not yet cached: the file is dropped from the page cache and mapped anew,
+wall time, against 20,000/s. Beside them torchvision's ImageFolder over the same pictures as JPEG files of 64 pixels with a
+DataLoader: without workers (CPU time) and with two (wall time, files cached). Ratios of each round, median and range. Linux.
 """
 
 from __future__ import annotations
