@@ -23,7 +23,7 @@ __all__ = ["hdf5_rows", "read_hdf5"]
 
 LIMIT = 1 << 30
 BLOCK = 16 << 20  # bytes of rows that are read at once, where the chunks in the file are smaller
-LARGEST = 128 << 20
+LARGEST = 256 << 20  # of the rows of a chunk, which are unpacked together
 
 
 def read_hdf5(path: Path, key: str, expected: Expected, limit: int = LIMIT) -> NDArray[Any]:
