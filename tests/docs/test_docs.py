@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crosswind.cli.main import _status
@@ -199,6 +200,9 @@ def planned(values: dict[str, Any], where: str) -> Study:
         if set(values) == {"derive"}:
             own = {"attributes": ["ink", values["derive"]["name"]], **values}
             values = {"data": {"digits": {**BASE["data"]["digits"], **own}}}
+        if set(values) == {"clusters"}:
+            np.save(values["clusters"]["features"], np.random.default_rng(0).random((1797, 60), dtype=np.float32))
+            values = {"data": {"digits": {**BASE["data"]["digits"], "attributes": ["ink", "cluster"], **values}}}
         values = {**BASE, **values}
     study = study_from(values, where=where)
     assert make_plan(study, Path.cwd()).runs, where

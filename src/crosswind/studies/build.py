@@ -16,6 +16,7 @@ from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, listing
 from crosswind.core.types import canonical
+from crosswind.data.clusters import with_clusters
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.data.prepared.places import root_folder
@@ -50,11 +51,7 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     Relative paths are looked for beside the study file (`folder`) first, then in the working directory.
     """
     known = facts("sources", spec.source, f"{field}.source")
-    options = dict(spec.options)
-    for name in PATH_KNOBS:
-        value = options.get(name)
-        if isinstance(value, str) and value and folder is not None and not Path(value).is_absolute() and (folder / value).exists():
-            options[name] = str((folder / value).resolve())
+    options = {name: _beside(value, folder) if name in PATH_KNOBS else value for name, value in spec.options.items()}
     values: dict[str, Any] = {
         "source": spec.source,
         "options": resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}"),
@@ -62,7 +59,16 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
         "unit": spec.unit,
         "derive": None if spec.derive is None else spec.derive.model_dump(),
     }
+    if spec.clusters is not None:  # else not named at all, so that the keys of studies without clusters stay what they were
+        clusters = spec.clusters.model_dump()
+        values["clusters"] = {**clusters, "features": _beside(clusters["features"], folder)}
     return values
+
+
+def _beside(value: Any, folder: Path | None) -> Any:
+    if isinstance(value, str) and value and folder is not None and not Path(value).is_absolute() and (folder / value).exists():
+        return str((folder / value).resolve())
+    return value
 
 
 def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedDataset:
@@ -71,6 +77,9 @@ def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedD
     places = {name: values["options"].get(name) for name in PATH_KNOBS}
     if "root" in values["options"]:
         places["root"] = root_folder(places["root"])  # a copy that is made anew is renamed into it, which changes its time
+    clusters = values.get("clusters")
+    if clusters is not None:
+        places["features"] = clusters["features"]
     key = canonical([values, [_stamp(place) for place in places.values()]])
     if key in _datasets:
         return _datasets[key]
@@ -78,6 +87,8 @@ def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedD
         dataset = open_source(values["source"], values["options"], f"{field}.options")
     except DataError as error:
         raise DataError(str(error) if field == "data" else f"{field}: {error}") from None
+    if clusters is not None:
+        dataset = _clustered(dataset, clusters, f"{field}.clusters")
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
@@ -93,6 +104,13 @@ def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedD
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
     return dataset
+
+
+def _clustered(dataset: AttributedDataset, values: Mapping[str, Any], field: str) -> AttributedDataset:
+    try:
+        return with_clusters(dataset, **values, field=field)
+    except DataError as error:
+        raise DataError(f"{field}.features: {error}") from None
 
 
 def _stamp(path: Any) -> list[int]:

@@ -102,4 +102,7 @@ def check_distinct(runs: Sequence[PlannedRun]) -> None:
 def without_paths(values: Mapping[str, Any]) -> dict[str, Any]:
     """A data set's values without the places where its files lie: a key says what the data is, not where."""
     options = {name: value for name, value in values["options"].items() if name not in PATH_KNOBS}
-    return {**values, "options": options}
+    told = {**values, "options": options}
+    if "clusters" in values:
+        told["clusters"] = {name: value for name, value in values["clusters"].items() if name != "features"}
+    return told

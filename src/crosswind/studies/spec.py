@@ -18,6 +18,7 @@ from crosswind.studies.reading import SCALES, apply_settings, find_study, merge,
 from crosswind.training.settings import TrainingSettings
 
 __all__ = [
+    "ClustersSpec",
     "DataSpec",
     "DeriveSpec",
     "OfficialSpec",
@@ -76,6 +77,27 @@ class DeriveSpec(_Strict):
     )
 
 
+class ClustersSpec(_Strict):
+    """An attribute made by clustering given features of the rows, such as a network's: values 0 to k-1, the largest first."""
+
+    features: str = Field(description="npy file of numbers [rows, d], a row for each of the source's, in its order")
+    k: Annotated[int, Field(ge=2)] = Field(description="the number of clusters")
+    name: Name = Field(default="cluster", description="the name of the new attribute")
+    within: str | None = Field(default=None, description="attribute whose values are clustered apart, such as the label")
+    fit: dict[str, list[Value]] = Field(
+        default={}, description="attribute -> values of the rows that centres are found on; left out: all rows"
+    )
+    algorithm: Literal["kmeans", "minibatch"] = Field(default="kmeans", description="minibatch is faster on many rows")
+    scale: Literal["none", "standard", "unit"] = Field(
+        default="none", description="standard: every feature has mean 0 and variance 1; unit: every row has length 1"
+    )
+    components: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="principal components to cluster; left out: the features themselves"
+    )
+    starts: Annotated[int, Field(ge=1)] = Field(default=3, description="beginnings, of which the best is taken")
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="of the beginnings")
+
+
 class DataSpec(_Strict):
     """One data set of a study."""
 
@@ -85,6 +107,7 @@ class DataSpec(_Strict):
     attributes: list[str] | dict[Name, str] = Field(
         description="the attributes that shifts act on; or slot -> attribute, so that one shift serves several data sets"
     )
+    clusters: ClustersSpec | None = None
     keep: dict[str, list[Value]] = Field(default={}, description="attribute -> the values to keep; other rows are left out")
     roles: RolesSpec = RolesSpec()
     unit: str | None = Field(default=None, description="attribute whose rows may never straddle roles (a patient, a video)")
@@ -327,7 +350,14 @@ def _is_branch(word: str) -> bool:
 
 def _fields_at(path: Sequence[str]) -> list[str]:
     model: Any = Study
-    rooms = {"data": DataSpec, "sets": SetSpec, "roles": RolesSpec, "official": OfficialSpec, "derive": DeriveSpec}
+    rooms = {
+        "data": DataSpec,
+        "sets": SetSpec,
+        "roles": RolesSpec,
+        "official": OfficialSpec,
+        "derive": DeriveSpec,
+        "clusters": ClustersSpec,
+    }
     for word in path:
         model = rooms.get(word, model)
     return list(model.model_fields)

@@ -1,0 +1,220 @@
+"""Clusters of given features as an attribute: what a network, or anything else, sees as alike becomes a value.
+
+The same features and settings give the same clusters, however many threads there are: k-means runs on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crosswind.core.errors import DataError, InputError, shown, unknown
+from crosswind.core.seeds import seed_of
+from crosswind.data.attributes import MOST_VALUES
+from crosswind.data.dataset import AttributedDataset
+
+__all__ = ["ALGORITHMS", "SCALES", "Clustering", "read_features", "with_clusters"]
+
+ALGORITHMS = ("kmeans", "minibatch")
+SCALES = ("none", "standard", "unit")
+MOST_BYTES = 16 << 30
+LARGEST = 1e15  # a sum of squares of larger numbers would leave the range of 32-bit floats
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """How rows are clustered.
+
+    `k`: clusters, at least 2. `algorithm`: `kmeans` (Lloyd, from `starts` k-means++ beginnings, the best by inertia) or
+    `minibatch`, faster on many rows. `scale`: `standard` gives every feature mean 0 and variance 1, `unit` every row length 1, so
+    that k-means goes by the cosine. `components`: of a principal component analysis after that, None for none. Scaling and
+    components are those of the rows that centres are found on. `seed`: of the beginnings. Raises `InputError`, which names the
+    setting after `field`.
+    """
+
+    k: int
+    algorithm: str = "kmeans"
+    scale: str = "none"
+    components: int | None = None
+    starts: int = 3
+    seed: int = 0
+    field: str = "clusters"
+
+    def __post_init__(self) -> None:
+        least = {"k": 2, "starts": 1, "seed": 0, **({} if self.components is None else {"components": 1})}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+                raise InputError(f"{self.field}.{name}", f"must be a whole number of at least {low}, not {shown(value)}")
+        if self.k > MOST_VALUES:
+            raise InputError(f"{self.field}.k", f"an attribute has at most {MOST_VALUES:,} values, not {self.k:,}")
+        for name, choices in (("algorithm", ALGORITHMS), ("scale", SCALES)):
+            if getattr(self, name) not in choices:
+                raise unknown(f"{self.field}.{name}", name, getattr(self, name), choices)
+
+    def codes(
+        self,
+        features: NDArray[Any],
+        within: NDArray[np.integer[Any]] | None = None,
+        fitted: NDArray[np.bool_] | None = None,
+        names: Sequence[str] = (),
+    ) -> NDArray[np.int64]:
+        """The cluster of every row: int64 [n], each in [0, k); 0 is the largest of all rows, then by size, then by first row.
+
+        `features`: numbers [n, d], all finite. `within`: codes [n] of an attribute (`names` its values), whose values are clustered
+        apart and numbered apart. `fitted`: bool [n], the rows that centres are found on, default all; the others go to the nearest.
+        Raises `InputError` where there are fewer rows, or fewer different ones, than clusters.
+        """
+        from threadpoolctl import threadpool_limits
+
+        found = np.zeros(len(features), dtype=np.int64)
+        fitted = np.ones(len(features), dtype=bool) if fitted is None else fitted
+        self._refuse_few(features[fitted], "")
+        # Threads add up in the order in which they end, which now and then moves a row between two centres.
+        with threadpool_limits(limits=1):
+            points = self._prepared(np.asarray(features, dtype=np.result_type(features.dtype, np.float32)), fitted)
+            if within is None:
+                return self._clustered(points, fitted, "")
+            for value in np.unique(within).tolist():
+                rows = np.flatnonzero(within == value)
+                name = names[value] if value < len(names) else str(value)
+                found[rows] = self._clustered(points[rows], fitted[rows], name)
+        return found
+
+    def _prepared(self, points: NDArray[Any], fitted: NDArray[np.bool_]) -> NDArray[Any]:
+        if self.scale == "standard":
+            from sklearn.preprocessing import StandardScaler
+
+            points = StandardScaler().fit(points[fitted]).transform(points)
+        elif self.scale == "unit":
+            length = np.linalg.norm(points, axis=1, keepdims=True)
+            points = points / np.where(length > 0, length, 1)
+        if self.components is None:
+            return points
+        most = min(int(fitted.sum()), points.shape[1])
+        if self.components > most:
+            problem = f"must be at most {most:,}, the lesser of rows and features, not {self.components:,}"
+            raise InputError(f"{self.field}.components", problem)
+        from sklearn.decomposition import PCA
+
+        return PCA(self.components, random_state=self._state("components")).fit(points[fitted]).transform(points)
+
+    def _clustered(self, points: NDArray[Any], fitted: NDArray[np.bool_], value: str) -> NDArray[np.int64]:
+        from sklearn.cluster import KMeans, MiniBatchKMeans
+
+        mine = points[fitted]
+        self._refuse_few(mine, value)
+        kind = KMeans if self.algorithm == "kmeans" else MiniBatchKMeans
+        fit = kind(self.k, n_init=self.starts, random_state=self._state("centres")).fit(mine)
+        codes = fit.predict(points)
+        counts = np.bincount(codes, minlength=self.k)
+        if not counts.all():
+            there = int((counts > 0).sum())
+            advice = "take a smaller k" if self.algorithm == "kmeans" else "take a smaller k, or kmeans"
+            raise InputError(f"{self.field}.k", f"only {there} of {self.k} clusters have a row{_of(value)}: {advice}")
+        first = np.full(self.k, len(codes))
+        np.minimum.at(first, codes, np.arange(len(codes)))
+        order = np.lexsort((first, -counts))
+        rank = np.empty(self.k, dtype=np.int64)
+        rank[order] = np.arange(self.k)
+        return rank[codes]
+
+    def _refuse_few(self, points: NDArray[Any], value: str) -> None:
+        if len(points) < self.k:
+            raise InputError(f"{self.field}.k", f"{self.k:,} clusters cannot be found in {len(points):,} rows{_of(value)}")
+        seen: set[bytes] = set()
+        for point in points:
+            seen.add((point + 0).tobytes())  # a zero has two signs and is one number
+            if len(seen) >= self.k:
+                return
+        raise InputError(f"{self.field}.k", f"{self.k:,} clusters cannot be found in {len(seen):,} different rows{_of(value)}")
+
+    def _state(self, stage: str) -> int:
+        return seed_of(self.seed, "clusters", stage) % (1 << 32)
+
+
+def with_clusters(
+    dataset: AttributedDataset,
+    features: ArrayLike | str | Path,
+    k: int,
+    *,
+    name: str = "cluster",
+    within: str | None = None,
+    fit: Mapping[str, Sequence[Any]] | None = None,
+    algorithm: str = "kmeans",
+    scale: str = "none",
+    components: int | None = None,
+    starts: int = 3,
+    seed: int = 0,
+    field: str = "clusters",
+) -> AttributedDataset:
+    """The data set with one more attribute, `name`, whose values 0 to k-1 are clusters of `features`, the largest first.
+
+    `features`: numbers [rows, d] in the order of the data set's rows, as an array or an npy file. `within`: an attribute whose
+    values are clustered apart, such as the label (George, Sohoni et al. 2020): cluster 0 of one has nothing to do with cluster 0 of
+    another. `fit`: attribute -> values, such as `{"split": ["train"]}`: the rows that centres are found on; the others go to the
+    nearest. The rest as in `Clustering`. Raises `InputError` (`field` and the setting) and `DataError` for a file.
+    """
+    how = Clustering(k, algorithm, scale, components, starts, seed, field)
+    if name in [attribute.name for attribute in dataset.schema]:
+        raise InputError(f"{field}.name", f"data set {dataset.name!r} already has an attribute {name!r}")
+    table = dataset.table
+    groups = None if within is None else table.column(within, f"{field}.within")
+    names = () if within is None else table.attribute(within).values
+    fitted = np.ones(table.n_rows, dtype=bool)
+    for attribute, values in (fit or {}).items():
+        path = f"{field}.fit.{attribute}"
+        column = table.column(attribute, f"{field}.fit")
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise InputError(path, f"must be a list of values, not {shown(values)}", table.attribute(attribute).values)
+        fitted &= np.isin(column, [table.code_of(attribute, value, path) for value in values])
+    if isinstance(features, str | Path):
+        points = read_features(features, dataset, f"{field}.features")
+    else:
+        points = _checked(np.asarray(features), dataset, f"{field}.features", "the array")
+    return dataset.with_attribute(name, range(k), how.codes(points, groups, fitted, names))
+
+
+def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> NDArray[Any]:
+    """The features of a data set's rows in an npy file: numbers [rows, d], all finite.
+
+    Raises `InputError` on `field` for a path that is no file, `DataError` for a file that is damaged, holds objects (only
+    unpickling could read them), numbers that are none, or another number of rows.
+    """
+    from crosswind.data.archives.npz import Expected, read_array
+
+    place = Path(path).expanduser()
+    if not place.is_file():
+        raise InputError(field, f"{str(path)!r} is not a file" if place.exists() else f"there is no file {str(path)!r}")
+    return _checked(read_array(place, Expected("numbers", (None, None)), MOST_BYTES), dataset, "", str(path))
+
+
+def _checked(points: NDArray[Any], dataset: AttributedDataset, field: str, called: str) -> NDArray[Any]:
+    if points.ndim != 2 or not points.shape[1] or points.dtype.kind not in "iuf":
+        raise _wrong(
+            field,
+            f"{called} holds {points.dtype} values of shape {points.shape}, and numbers of shape (rows, features) are expected",
+        )
+    if len(points) != dataset.n_base:
+        raise _wrong(field, f"{called} has {len(points):,} rows, and data set {dataset.name!r} has {dataset.n_base:,}")
+    for start in range(0, len(points), 4096):
+        bad = ~(np.abs(points[start : start + 4096].astype(np.float64)) <= LARGEST)
+        if bad.any():
+            row, column = (int(place[0]) for place in np.nonzero(bad))
+            value = points[start + row, column]
+            problem = f"{value:g}, which is too large" if np.isfinite(value) else f"{value:g}, which is no number"
+            raise _wrong(field, f"{called}, row {start + row + 1}, feature {column + 1} is {problem}")
+    return points
+
+
+def _wrong(field: str, problem: str) -> Exception:
+    return InputError(field, problem) if field else DataError(problem)
+
+
+def _of(value: str) -> str:
+    return f" of {value!r}" if value else ""
