@@ -67,12 +67,13 @@ def make_model(name: str, side: int) -> nn.Module:
     raise SystemExit(f"no model {name!r}: mlp, small-cnn, resnet18")
 
 
-def evaluate(model: nn.Module, loader: DataLoader) -> tuple[float, float]:  # type: ignore[type-arg]
+def evaluate(model: nn.Module, loader: DataLoader, device: str) -> tuple[float, float]:  # type: ignore[type-arg]
     """Accuracy and mean loss of a set, in evaluation mode."""
     model.eval()
     correct, total, loss = 0, 0, 0.0
     with torch.no_grad():
         for x, y in loader:
+            x, y = x.to(device), y.to(device)
             logits = model(x)
             loss += nn.functional.cross_entropy(logits, y, reduction="sum").item()
             correct += int((logits.argmax(1) == y).sum().item())
@@ -91,7 +92,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--validate-every", type=int, default=100)
     parser.add_argument("--second-forward", action="store_true")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
+    device = options.device
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
 
@@ -105,7 +108,7 @@ def main() -> None:
         )
         for name in ("validation", "test")
     }
-    model = make_model(options.model, train.pixels.shape[1])
+    model = make_model(options.model, train.pixels.shape[1]).to(device)
     model.train()
     optimiser = torch.optim.Adam(model.parameters(), lr=options.lr)
 
@@ -115,6 +118,7 @@ def main() -> None:
     confusion = np.zeros((CLASSES, CLASSES), dtype=np.int64)
     while step < options.steps:
         for x, y in loader:
+            x, y = x.to(device), y.to(device)
             loss = nn.functional.cross_entropy(model(x), y)
             optimiser.zero_grad()
             loss.backward()
@@ -128,7 +132,7 @@ def main() -> None:
                 model.train()
                 np.add.at(confusion, (y.cpu().numpy(), answer.cpu().numpy()), 1)
             if step % options.validate_every == 0 or step == options.steps:
-                accuracy, validation_loss = evaluate(model, evaluations["validation"])
+                accuracy, validation_loss = evaluate(model, evaluations["validation"], device)
                 history.append({"step": step, "loss": float(np.mean(losses)), "accuracy": accuracy})
                 losses = []
                 if (accuracy, -validation_loss) > best:  # the highest accuracy, ties by the lower loss
@@ -137,7 +141,7 @@ def main() -> None:
                 break
     if kept is not None:
         model.load_state_dict(kept)
-    accuracy, _ = evaluate(model, evaluations["test"])
+    accuracy, _ = evaluate(model, evaluations["test"], device)
     done = {
         "accuracy": accuracy,
         "validation_accuracy": best[0],

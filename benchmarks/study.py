@@ -1,7 +1,7 @@
 """A study of many runs by Crosswind against the same runs the ordinary way, both on two cores: wall time, CPU time, accuracy.
 
     python benchmarks/study.py --out benchmarks/results/study.json [--models mlp,small-cnn,resnet18] [--seeds 6] [--steps 500]
-                               [--sides reference,fair,fp32,bf16] [--at-once 2]
+                               [--sides reference,fair,fp32,bf16] [--at-once 2] [--device cpu]
     python benchmarks/study.py --table benchmarks/results/study.json
 
 * `reference`: benchmarks/reference_way.py --second-forward, a process a run, as many at once as there are cores.
@@ -57,7 +57,7 @@ SIDE = {"mlp": 32, "small-cnn": 32, "resnet18": 64}
 LR = {"mlp": 1e-3, "small-cnn": 3e-3, "resnet18": 1e-4}
 
 
-def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str) -> dict[str, Any]:
+def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str, device: str = "cpu") -> dict[str, Any]:
     """The study file's values."""
     return {
         "name": name,
@@ -82,6 +82,7 @@ def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str
             "validate_every": VALIDATE_EVERY,
             "patience": None,
             "precision": precision,
+            "device": device,
         },
         "seeds": seeds,
     }
@@ -129,6 +130,7 @@ class Bench:
     steps: int
     seeds: list[int]
     at_once: int
+    device: str
     folder: Path
     stack: ExitStack
     start: dict[str, float] | None = None
@@ -142,7 +144,7 @@ class Bench:
             write_rows(run, self.folder / f"rows-{run.spec['seed']}.npz")
 
     def _planned(self, precision: str, steps: int, name: str) -> tuple[PlannedRun, ...]:
-        return make_plan(study_from(study_of(self.model, precision, steps, self.seeds, name))).runs
+        return make_plan(study_from(study_of(self.model, precision, steps, self.seeds, name, self.device))).runs
 
     def block(self, side: str, seeds: list[int]) -> dict[str, Any]:
         """Train `seeds` on one side, all at once: seconds, and what each run said."""
@@ -196,7 +198,7 @@ class Bench:
         started = []
         for seed in seeds:
             words = [sys.executable, script, str(self.folder / f"rows-{seed}.npz"), "--model", self.model, "--seed", str(seed)]
-            words += ["--steps", str(self.steps), "--batch", str(BATCH), "--lr", str(LR[self.model])]
+            words += ["--device", self.device, "--steps", str(self.steps), "--batch", str(BATCH), "--lr", str(LR[self.model])]
             words += ["--validate-every", str(VALIDATE_EVERY)] + (["--second-forward"] if side == "reference" else [])
             started.append(subprocess.Popen(words, env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True))
         said = [process.communicate()[0] for process in started]
@@ -217,7 +219,9 @@ def machine() -> dict[str, Any]:
     import torchvision
 
     names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    device = {"device": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {
+        **device,
         "cpu": names[0] if names else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
@@ -264,6 +268,7 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--at-once", type=int, default=2, help="runs at once on every side: the number of cores")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda: then all runs share one")
     parser.add_argument("--out", type=Path, help="results file; what it holds is not measured again")
     parser.add_argument("--table", type=Path, metavar="RESULTS", help="print the table of a results file and stop")
     options = parser.parse_args()
@@ -276,6 +281,8 @@ def main() -> None:
     if not set(models) <= set(SIDE) or not set(sides) <= set(SIDES):
         parser.error(f"models are {', '.join(SIDE)}; sides are {', '.join(SIDES)}")
     settings = {"steps": options.steps, "at_once": options.at_once, "batch": BATCH, "lr": LR}
+    if options.device != "cpu":
+        settings["device"] = options.device
     results = opened(options.out, settings)
     seeds = list(range(options.seeds))
     for model in models:
@@ -285,7 +292,7 @@ def main() -> None:
         if not todo:
             continue
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-            bench = Bench(model, options.steps, seeds, options.at_once, Path(folder, model), stack)
+            bench = Bench(model, options.steps, seeds, options.at_once, options.device, Path(folder, model), stack)
             for number, part, side in todo:
                 found = bench.block(side, part)
                 if bench.start is not None:

@@ -10,8 +10,11 @@ ordinary ones, bit by bit, before the graph is trusted. So graphs change no numb
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import torch
@@ -68,15 +71,18 @@ class Steps:
 
     def take(self, batch: Batch, number: int) -> Loss:
         """Train on a batch, with `number` as the seed of all that is drawn in the step."""
-        if not self.why and self._graph is None and self._taken >= WARM_UP:
+        if not self.why and self._graph is None:
             if self._length - batch.step < LEAST:
                 self.why = "too few steps are left"
-            else:
+            elif self._taken == WARM_UP:
                 self._record(batch, number)
         self._taken += 1
-        if self._graph is None:
+        if self._graph is not None:
+            return self._replay(batch, number) if self.replayed else self._compare(batch, number)
+        if self.why:
             return self._ordinary(batch, number)
-        return self._replay(batch, number) if self.replayed else self._compare(batch, number)
+        with self._beside():
+            return self._watched(batch, number) if self._taken == WARM_UP else self._ordinary(batch, number)
 
     def _seed(self, number: int) -> None:
         torch.default_generator.manual_seed(number)
@@ -87,6 +93,32 @@ class Steps:
         self._seed(number)
         self._tools.batch = batch
         return self._method.update(self._tools, batch)
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """On the stream that steps are recorded on: what autograd keeps of a parameter belongs to the stream of its first use."""
+        stream = _stream(str(self._device))
+        with torch.cuda.device(self._device):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                yield
+            torch.cuda.current_stream().wait_stream(stream)
+
+    def _watched(self, batch: Batch, number: int) -> Loss:
+        """An ordinary step, and whether it waits for the device: such a one cannot be recorded, and trying leaves traces."""
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                loss = self._ordinary(batch, number)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        for word in said:
+            if "synchronizing CUDA operation" in str(word.message):
+                self.why = "the method waits for the device"
+            elif "debug mode is a prototype" not in str(word.message):
+                warnings.warn_explicit(word.message, word.category, word.filename, word.lineno)
+        return loss
 
     # -- recording ---------------------------------------------------------------------------------------------------------
 
@@ -100,8 +132,8 @@ class Steps:
             self._seed(number)
             drawn = torch.default_generator.get_state()
             tools.batch = fixed
-            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(_stream(str(self._device))), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of an empty graph, where the method stops at once
                 # Other threads may go on with the device meanwhile: rows are read ahead in one.
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
@@ -117,6 +149,9 @@ class Steps:
                         graph.capture_end()
                     except RuntimeError as error:  # what was recorded cannot be a graph
                         self.why = self.why or f"{type(error).__name__}"
+                        # The device's generator still believes that it is being recorded.
+                        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+                        generator.graphsafe_set_state(torch.Generator(self._device).graphsafe_get_state())
             torch.cuda.synchronize()
         if not self.why and not torch.equal(drawn, torch.default_generator.get_state()):
             self.why = "the method draws on the host"
@@ -158,6 +193,11 @@ class Steps:
 
     def _all(self) -> dict[str, Tensor]:
         return {**self._tools.weights(), **self._tools.gathered()}
+
+
+@cache
+def _stream(device: str) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

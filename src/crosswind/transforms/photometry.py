@@ -106,7 +106,7 @@ def equalize(x: Tensor) -> Tensor:
         places = _places(x[part])
         shape = (len(places), x.shape[1], 256)
         # Whole numbers in double precision: divided many times as fast as integers, and exact.
-        counts = torch.bincount(_flat(places), minlength=shape[0] * shape[1] * 256).view(shape).double()
+        counts = _counts(_flat(places), shape[0] * shape[1] * 256).view(shape).double()
         lightest = counts.gather(2, _lightest(x[part]).long())
         step = ((pixels - lightest) / 255).floor_()
         flat = step == 0  # too few pixels apart from the lightest: stays as it is
@@ -205,6 +205,15 @@ def _places(x: Tensor) -> Tensor:
 
 def _flat(x: Tensor) -> Tensor:
     return (x.permute(0, 2, 3, 1) if is_channels_last(x) else x).reshape(-1)
+
+
+def _counts(places: Tensor, size: int) -> Tensor:
+    """How often each number below `size` occurs: whole numbers [size]."""
+    if places.device.type != "cuda":
+        return torch.bincount(places, minlength=size)
+    # A CUDA device would be asked for the largest one, and adds in whatever order its blocks end.
+    ends = torch.searchsorted(places.sort().values, torch.arange(size + 1, dtype=places.dtype, device=places.device))
+    return ends.diff()
 
 
 def _take(tables: Tensor, places: Tensor, out: Tensor) -> None:

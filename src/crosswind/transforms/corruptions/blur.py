@@ -205,7 +205,9 @@ def _zoom_matrix(height: int, width: int, end: float, step: float, device: str) 
     steps = np.rint(total.data * 2.0**ZOOM_BITS)
     steps[total.indptr[:-1]] += 2.0**ZOOM_BITS - np.add.reduceat(steps, total.indptr[:-1])
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        warnings.filterwarnings(
+            "ignore", "Sparse (CSR tensor support is in beta|invariant checks are implicitly disabled)", UserWarning
+        )
         lines, columns = (torch.from_numpy(part.astype(np.int64)) for part in (total.indptr, total.indices))
         values = torch.from_numpy(steps * 2.0**-ZOOM_BITS)
         return torch.sparse_csr_tensor(lines, columns, values, size=total.shape, device=device, check_invariants=False)
