@@ -26,9 +26,23 @@ Overrides = Annotated[
 Scale = Annotated[
     str | None, typer.Option("--scale", metavar="tiny|small|paper", help="Lay the study's overlay of this name over it.")
 ]
+
+
+def _folder(text: str | None) -> str | None:
+    # "" is the working directory to most programs, which nobody means by a variable that is not set.
+    if text == "":
+        raise typer.BadParameter("must not be empty")
+    return text
+
+
 Root = Annotated[
     str | None,
-    typer.Option("--root", metavar="DIR", help="Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data."),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        callback=_folder,
+        help="Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")]
