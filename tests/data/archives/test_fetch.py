@@ -249,6 +249,14 @@ def test_a_server_that_does_not_answer_is_given_up(original: Original, tmp_path:
         get(replace(original, url="http://data.example/data"), tmp_path)
 
 
+def test_a_server_without_its_certificate_is_asked_once(server: Any, original: Original, tmp_path: Path) -> None:
+    """A server that speaks no TLS where it should stands for one whose certificate is wrong."""
+    waits: list[float] = []
+    with pytest.raises(DataError, match="is not to be trusted: .*SSL"):
+        fetch(replace(original, url=original.url.replace("http:", "https:")), tmp_path, sleep=waits.append)
+    assert waits == [] and kept(tmp_path) == {}
+
+
 def test_what_may_not_be_fetched_is_not(original: Original, tmp_path: Path) -> None:
     for url in ("file:///etc/passwd", "ftp://127.0.0.1/a", "", "/etc/passwd", "data:text/plain,a"):
         with pytest.raises(DataError, match="a/data.bin is fetched over http or https only"):

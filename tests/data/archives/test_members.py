@@ -80,8 +80,9 @@ def test_members_are_read_whole_in_order_one_by_one_and_unpacked(name: str, tmp_
         made = archive.unpack(tmp_path / "out", lambda found: found.startswith("t"))
         assert [place.relative_to(tmp_path / "out").as_posix() for place in made] == [n for n in FILES if n.startswith("t")]
         assert all(place.read_bytes() == FILES[place.relative_to(tmp_path / "out").as_posix()] for place in made)
-        with pytest.raises(DataError, match="'.*' cannot be written: File exists"):
+        with pytest.raises(DataError, match="'train/cat/one.png', cannot be written to .*: File exists"):
             archive.unpack(tmp_path / "out")
+        assert all(place.exists() for place in made)  # and what was there before is left alone
         with pytest.raises(DataError, match="has no member 'none' but read me.txt, test/x.bin"):
             archive.read("none")
         with pytest.raises(DataError, match="takes 70,000 bytes of memory, more than the 69,999 allowed"):
@@ -318,6 +319,25 @@ def test_what_is_no_archive_is_named_for_what_it_is(tmp_path: Path) -> None:
         refused(tmp_path / name, words)
     refused(tmp_path / "none.zip", "there is no file")
     refused(tmp_path, "cannot be read: Is a directory")
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_what_is_refused_half_way_leaves_nothing_unpacked(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, {**FILES, "last/trap.bin": pickle.dumps([1, 2])})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_bytes(b"1")
+    with open_archive(path) as archive, pytest.raises(DataError, match="is a pickle"):
+        archive.unpack(tmp_path / "out")
+    assert [place.name for place in (tmp_path / "out").rglob("*")] == ["mine"]
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - 8])
+    with pytest.raises(DataError, match="cut short|not a whole"), open_archive(path) as archive:
+        archive.unpack(tmp_path / "new", lambda found: found in FILES)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="cut short|not a whole"), open_archive(path) as archive:
+        archive.unpack(tmp_path / "empty", lambda found: found in FILES)
+    assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_several_threads_read_a_zip_at_once(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -152,6 +153,8 @@ def _one_answer(original: Original, part: Path, have: int, on_progress: Progress
         if isinstance(error.reason, socket.gaierror) and not have:
             host = urlsplit(original.url).hostname
             raise DataError(f"{original.name} cannot be fetched: {host} is not found; is this machine online?") from None
+        if isinstance(error.reason, ssl.SSLError) and not isinstance(error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            raise DataError(f"{original.name} cannot be fetched: {original.url} is not to be trusted: {error.reason}") from None
         raise _Again(_said(error.reason)) from None
     except _BROKEN as error:
         raise _Again(_said(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import lzma
 import re
 import struct
@@ -232,22 +233,35 @@ class Archive(ABC):
     def unpack(self, folder: Path, wanted: Wanted | None = None) -> list[Path]:
         """Writes the wanted members into a folder, which is made where it is missing, and gives their paths.
 
-        Raises `DataError` where a file is there already or cannot be written; what was written by then stays.
+        Raises `DataError` for what the archive refuses, and where a file is there already or cannot be written; what was written
+        by then is removed.
         """
-        made = []
-        for member, part in self.walk(wanted):
-            if part is None:
-                continue
-            place = folder / member.name
-            try:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with place.open("xb") as file:
-                    for block in part.blocks():
-                        file.write(block)
-            except OSError as error:
-                raise DataError(f"{self.path}: {member.name!r} cannot be written: {error.strerror or error}") from None
-            made.append(place)
+        made: list[Path] = []
+        there = folder.exists()
+        try:
+            for member, part in self.walk(wanted):
+                if part is not None:
+                    self._write(folder / member.name, part, made)
+        except BaseException:
+            for place in made:
+                place.unlink(missing_ok=True)
+            inner = {above for place in made for above in place.parents if above.is_relative_to(folder)}
+            for above in sorted(inner, key=lambda above: len(above.parts), reverse=True):
+                if not (there and above == folder):
+                    with contextlib.suppress(OSError):  # a folder with something else in it stays
+                        above.rmdir()
+            raise
         return made
+
+    def _write(self, place: Path, part: Part, made: list[Path]) -> None:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("xb") as file:
+                made.append(place)
+                for block in part.blocks():
+                    file.write(block)
+        except OSError as error:
+            raise DataError(f"{part.label} cannot be written to {place}: {error.strerror or error}") from None
 
     def label(self, name: str) -> str:
         """How errors name a member."""
