@@ -52,7 +52,7 @@ def in_parts(name: str, parts: Mapping[str, Sequence[Piece]], size: int) -> tupl
     counts = {part: sum(len(labels) for labels, _ in pieces) for part, pieces in parts.items()}
     pieces = [piece for part in parts.values() for piece in part]
     attributes, codes = [Attribute("class", CLASSES)], [np.concatenate([labels for labels, _ in pieces])]
-    if len(parts) > 1:
+    if len(parts) > 1:  # a study tests on all rows of a target without a column of parts
         attributes.append(Attribute("split", tuple(parts)))
         codes.append(np.repeat(np.arange(len(parts)), list(counts.values())))
     images = of_parts([pictures for _, pictures in pieces], [len(labels) for labels, _ in pieces], size)

@@ -267,7 +267,7 @@ def test_what_is_no_pickle_does_not_look_like_one() -> None:
     ]
     # Records of CIFAR-10 begin with a label below 10; random bytes would have to hit several marks at once.
     records = [bytes([label]) + draw.bytes(63) for label in range(10) for _ in range(200)]
-    assert not any(map(looks_pickled, [*words, *records, *(draw.bytes(64) for _ in range(20_000)), *FILES.values()]))
+    assert not any(map(looks_pickled, [*words, *records, *(draw.bytes(64) for _ in range(5_000)), *FILES.values()]))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -284,12 +284,12 @@ def test_a_truncated_archive_is_refused_wherever_it_is_cut(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_damaged_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Path) -> None:
-    """A plain tar has no checksum of its members' bytes: there only the headers can show the damage."""
+    """A plain tar has no checksum of its members' bytes: there only the headers show damage, two of which are its beginning."""
     path = write(tmp_path / name, FILES)
     whole = path.read_bytes()
     draw = np.random.default_rng(1)
     refusals = 0
-    for place in draw.integers(0, len(whole), 60):
+    for place in draw.integers(0, 1024 if name == "a.tar" else len(whole), 40):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ int(draw.integers(1, 256))]) + whole[place + 1 :])
         try:
             found = read(path)
@@ -297,8 +297,8 @@ def test_a_damaged_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Pat
             refusals += 1
             assert str(path) in str(error)
         else:
-            assert found == FILES or name == "a.tar"
-    assert refusals > (0 if name == "a.tar" else 40)
+            assert found == FILES
+    assert refusals > 25
 
 
 def test_what_is_no_archive_is_named_for_what_it_is(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ __all__ = ["Cifar101"]
 class Cifar101(PreparedSource):
     """2,000 photographs (2,021 of `v4`) of CIFAR-10's ten classes that no network was developed on, for testing alone.
 
-    Attribute: `class`, with CIFAR-10's names in its order. `v6` is the edition that the authors recommend, with 200 pictures a
-    class; `v4` is the first that they tested networks on, with classes of unequal sizes. Nine in ten pictures are in both.
+    Attribute: `class`, with CIFAR-10's names in its order; a study tests on all rows. `v6` is the edition that the authors
+    recommend, with 200 pictures a class; `v4` is the first that they tested networks on, with classes of unequal sizes. Nine in ten
+    pictures are in both.
     Reference: B. Recht, R. Roelofs, L. Schmidt, V. Shankar, Do CIFAR-10 classifiers generalize to CIFAR-10?, 2018.
     """
 
@@ -31,7 +32,7 @@ class Cifar101(PreparedSource):
 
     card = Card(
         attributes={"class": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")},
-        totals={"v6": 2_000, "v4": 2_021},
+        totals={"test": 2_000},
         shape="32 x 32 x 3",
         licence="that of 80 Million Tiny Images, which is withdrawn; the authors' code is MIT",
         citation="Recht, Roelofs, Schmidt, Shankar, Do CIFAR-10 classifiers generalize to CIFAR-10?, arXiv:1806.00451, 2018",
@@ -75,11 +76,11 @@ class Cifar101(PreparedSource):
 
     def totals(self) -> Mapping[str, int]:
         """The pictures of the edition."""
-        return {self.edition: self.card.totals[self.edition]}
+        return {"test": 2_021} if self.edition == "v4" else self.card.totals
 
     def read(self, folder: Path) -> Reading:
         """The edition's two npy files of `folder`."""
         data, named = (folder / f"cifar10.1_{self.edition}_{what}.npy" for what in ("data", "labels"))
         pictures = rows_mapped(data, None, PIXELS)
         labels = checked_labels(read_array(named, LABELS), named, len(pictures))
-        return Reading(*in_parts("cifar10.1", {self.edition: [(labels, lambda: pictures)]}, self.size))
+        return Reading(*in_parts("cifar10.1", {"test": [(labels, lambda: pictures)]}, self.size))

@@ -22,7 +22,7 @@ __all__ = ["Cifar102"]
 class Cifar102(PreparedSource):
     """12,000 photographs of CIFAR-10's ten classes, 10,000 to train on and 2,000 to test on, each class as frequent as the others.
 
-    Attributes: `class`, with CIFAR-10's names in its order, and `split` (train, test) unless `part` is `test`. Only the file of the
+    Attributes: `class`, with CIFAR-10's names in its order, and `split` (train, test) unless `part` is test. Only the file of the
     test part has a published hash and is fetched; the other is to be downloaded by hand.
     Reference: S. Lu et al., Harder or different? A closer look at distribution shift in dataset reproduction, 2020.
     """
