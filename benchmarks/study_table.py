@@ -51,9 +51,10 @@ def table(results: dict[str, Any]) -> str:
     for model in dict.fromkeys(item["model"] for item in results["blocks"]):
         blocks = {side: {b["block"]: b for b in results["blocks"] if (b["model"], b["side"]) == (model, side)} for side in SIDES}
         start = results["starts"].get(model, {"wall": 0.0, "cpu": 0.0})
+        goals = {} if "device" in results["settings"] else GOALS  # which are for two cores
         for side in SIDES:
             if blocks[side]:
-                lines.append("| " + " | ".join([model, side, *_row(model, side, blocks, start)]) + " |")
+                lines.append("| " + " | ".join([model, side, *_row(model, side, blocks, start, goals)]) + " |")
     for model, start in results["starts"].items():
         lines.append(f"\nStart of the pool, once a study of {model}: {start['wall']:.1f} s wall, {start['cpu']:.1f} s CPU.")
     return "\n".join(lines)
@@ -62,18 +63,21 @@ def table(results: dict[str, Any]) -> str:
 def said(results: dict[str, Any]) -> str:
     """Machine and settings in a paragraph."""
     facts, settings = results["machine"], results["settings"]
+    device = f"one {facts['device']} for all, " if "device" in settings else ""
     return (
-        f"Runs of {settings['steps']} steps, {settings['at_once']} at once; {facts['cores']} cores of "
+        f"Runs of {settings['steps']} steps, {settings['at_once']} at once; {device}{facts['cores']} cores of "
         f"{facts['cpu']}, torch {facts['torch']}, torchvision {facts['torchvision']}, Python {facts['python']}.\n"
     )
 
 
-def _row(model: str, side: str, blocks: dict[str, dict[int, Any]], start: dict[str, float]) -> list[str]:
+def _row(
+    model: str, side: str, blocks: dict[str, dict[int, Any]], start: dict[str, float], goals: dict[tuple[str, str], float]
+) -> list[str]:
     mine, reference = blocks[side], blocks["reference"]
     out = [str(sum(len(b["runs"]) for b in mine.values()))]
     out += [f"{statistics.median(b[kind] / len(b['runs']) for b in mine.values()):.1f}" for kind in ("wall", "cpu")]
     same = side == "reference"
-    goal = GOALS.get((model, side))
+    goal = goals.get((model, side))
     out += ["" if same else ratios(reference, mine, "wall"), "" if same else ratios(reference, mine, "cpu")]
     loops = {number: {"wall": max(run["loop_seconds"] for run in b["runs"])} for number, b in reference.items()}
     out.append(ratios(loops, mine, "wall") if side in OURS else "")

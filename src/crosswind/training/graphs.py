@@ -78,7 +78,10 @@ class Steps:
                 self._record(batch, number)
         self._taken += 1
         if self._graph is not None:
-            return self._replay(batch, number) if self.replayed else self._compare(batch, number)
+            if self.replayed:
+                return self._replay(batch, number)
+            with self._beside():
+                return self._compare(batch, number)
         if self.why:
             return self._ordinary(batch, number)
         with self._beside():
@@ -156,7 +159,9 @@ class Steps:
         if not self.why and not torch.equal(drawn, torch.default_generator.get_state()):
             self.why = "the method draws on the host"
         if not self.why:
-            self._fixed, self._graph, self._loss = fixed, graph, loss
+            # Without what autograd keeps, which would tie the parameters to the stream of the recording.
+            terms = {name: term.detach() for name, term in loss.terms.items()}
+            self._fixed, self._graph, self._loss = fixed, graph, Loss(loss.total.detach(), terms)
 
     def _replay(self, batch: Batch, number: int) -> Loss:
         assert self._fixed is not None and self._loss is not None
@@ -168,7 +173,7 @@ class Steps:
         self._graph.replay()
         # The next replay writes where these lie.
         loss = self._loss
-        return Loss(loss.total.detach().clone(), {name: term.detach().clone() for name, term in loss.terms.items()})
+        return Loss(loss.total.clone(), {name: term.clone() for name, term in loss.terms.items()})
 
     def _compare(self, batch: Batch, number: int) -> Loss:
         """An ordinary step, and the same one replayed; the graph is given up at the first bit that differs."""
