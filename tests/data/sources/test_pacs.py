@@ -62,6 +62,13 @@ def test_a_zip_a_folder_and_any_place_in_it_are_the_same(tmp_path: Path, where: 
     assert Pacs(size=8).read(tmp_path / "both").dataset.table.digest() == folder.table.digest()
 
 
+def test_an_archive_beside_what_was_unpacked_from_it_is_not_read(tmp_path: Path) -> None:
+    files = pacs_files(2)
+    expected = Pacs(size=8).read(written(tmp_path / "one", files)).dataset.fingerprint
+    zipped(written(tmp_path / "two", files) / "PACS.zip", files)
+    assert Pacs(size=8).read(tmp_path / "two").dataset.fingerprint == expected
+
+
 def test_it_is_prepared_and_opened(tmp_path: Path) -> None:
     files = written(tmp_path / "files", pacs_files(2))
     source = Pacs(root=str(tmp_path), size=8)
@@ -98,6 +105,14 @@ def put(name: str, data: bytes) -> Callable[[Files], None]:
     return lambda files: files.update({name: data})
 
 
+def only(name: str, data: bytes) -> Callable[[Files], None]:
+    def changed(files: Files) -> None:
+        files.clear()
+        files[name] = data
+
+    return changed
+
+
 def drop(name: str) -> Callable[[Files], None]:
     return lambda files: files.pop(name) and None
 
@@ -128,7 +143,7 @@ BAD: list[tuple[Callable[[Files], None], str]] = [
     (put("copy/photo/dog/pic_001.jpg", b"x"), "holds images of PACS in two places: in 'copy/' and in 'kfold/'"),
     (put("kfold/photo/dog/pic_001.jpg", b""), "'kfold/photo/dog/pic_001.jpg' is empty"),
     (lambda files: files.clear(), "holds no images of PACS: there should be folders like photo/dog, or PACS.zip"),
-    (put("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is not a whole zip archive"),
+    (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is not a whole zip archive"),
 ]
 
 

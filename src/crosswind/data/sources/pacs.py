@@ -27,6 +27,8 @@ CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 RENDITIONS = ("photo", "art_painting", "cartoon", "sketch")
 SPLITS = ("train", "crossval")
 ARCHIVES = ("PACS.zip", "pacs.zip", "kfold.zip")
+_ENDINGS = "|".join(ending.removeprefix(".") for ending in IMAGE_ENDINGS)
+_PLACE = re.compile(rf"(?P<before>(?:.*/)?)(?P<place>(?:{'|'.join(RENDITIONS)})/(?P<class>[^/]+)/[^/]+\.(?i:{_ENDINGS}))")
 
 
 @register("pacs", kind="source")
@@ -95,19 +97,19 @@ class Pacs(PreparedSource):
 
 
 def _tree(folder: Path) -> Tree:
-    """The files of the folder, and of the archive that it may hold."""
+    """The files of the folder, and of the archive that it may hold, unless its images lie unpacked beside it."""
     here = folder_tree(folder)
-    archives = [name for name in here.sizes if name.rpartition("/")[2] in ARCHIVES]
+    unpacked = any(_PLACE.fullmatch(name) for name in here.sizes)
+    archives = [name for name in here.sizes if not unpacked and name.rpartition("/")[2] in ARCHIVES]
     return joined([here, *(zip_tree(folder / name) for name in archives)], str(folder))
 
 
 def _images(tree: Tree, folder: Path) -> tuple[str, list[str]]:
     """What stands before RENDITION/CLASS/FILE in the names of all images, and these, in the order of the rows."""
-    pattern = re.compile(rf"(?P<before>(?:.*/)?)(?P<place>(?P<rendition>{'|'.join(RENDITIONS)})/(?P<class>[^/]+)/[^/]+)")
     found: dict[str, list[str]] = {}
     for name in tree.sizes:
-        match = pattern.fullmatch(name)
-        if match is None or not name.lower().endswith(IMAGE_ENDINGS):
+        match = _PLACE.fullmatch(name)
+        if match is None:
             continue
         if match["class"] not in CLASSES:
             raise DataError(f"{tree.name}: {name!r} lies in a folder that is no class of PACS ({', '.join(CLASSES)})")
