@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, JpegImagePlugin
 from tests.data.prepared import toys
 from tests.data.prepared.toys import CHUNK, ROWS, Toy, ToyInRed, content, crosswind, write_originals
 from tests.drills import rounds
@@ -84,6 +85,17 @@ def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(calm: 
         parts = list(pool.map(copy.pixels, [rows] * 8))
     assert all(np.array_equal(part, parts[0]) for part in parts)
     assert copy.fingerprint != Toy(root=str(calm / "array")).load().fingerprint
+
+
+def test_jpeg_is_of_the_quality_that_is_told_with_all_colours(calm: Path) -> None:
+    data = (calm / "jpeg/toy/pixels.jpegs").read_bytes()
+    one = data[: np.load(calm / "jpeg/toy/offsets.npy")[1]]
+    with Image.open(io.BytesIO(one)) as picture:
+        assert JpegImagePlugin.get_sampling(picture) == 0  # 4:4:4
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=95, subsampling=0)
+        with Image.open(buffer) as same:
+            assert same.quantization == picture.quantization  # type: ignore[attr-defined]
 
 
 def test_a_copy_of_two_channels_cannot_be_jpeg(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,9 +231,8 @@ os._exit(0)
 
 
 def begun(root: Path, originals: Path, monkeypatch: pytest.MonkeyPatch, at: int = 4 * CHUNK) -> Path:
-    """A copy whose making broke at a row."""
+    """A copy whose making broke at a row; it is too soon for what was written before to be saved in passing."""
     with monkeypatch.context() as told:
-        told.setattr("crosswind.data.prepared.work.FLUSH_SECONDS", 0.0)
         told.setenv("TOY_RAISE_AT", str(at))
         told.setenv("TOY_RAISES", "value")
         with pytest.raises(DataError, match=r"^toy: rows \d+ to \d+ cannot be read: ValueError: bad block$"):
