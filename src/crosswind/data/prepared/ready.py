@@ -19,7 +19,7 @@ ALWAYS = "always"
 class Readiness:
     """Whether a source can be loaded at once.
 
-    `word`: `always` (drawn, built in, or of files that the user names), `ready` (its copy with default settings is there), `in part`
+    `word`: `always` (drawn, built in, or of files that the user names), `ready` (its copy of default settings is there), `in part`
     (only copies with other settings) or `no`. `copies`: folder and settings of each copy that is there.
     """
 
