@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.cards import Card, Original
-from crosswind.core.errors import DataError, one_line
+from crosswind.core.errors import DataError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
+from crosswind.data.archives.mat import MatVariable, mat_variables
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, of_parts
@@ -24,11 +23,6 @@ from crosswind.data.sources.base import PreparedSource, Reading
 __all__ = ["Svhn"]
 
 SIDE = 32
-PICTURE = SIDE * SIDE * 3
-HEADER = 128
-MOST_ROWS = 1 << 20  # of one file; the largest has 531,131
-_STEP = 1 << 20
-_COMPRESSED = 15
 
 
 @register("svhn", kind="source")
@@ -91,12 +85,13 @@ class Svhn(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The MATLAB files of `folder`."""
         files = {part: folder / f"{part}_32x32.mat" for part in self.totals()}
-        labels = {part: _labels(file) for part, file in files.items()}
+        parts = {part: _variables(file) for part, file in files.items()}
+        labels = {part: _digits(y) for part, (_, y) in parts.items()}
         counts = {part: len(digits) for part, digits in labels.items()}
         split = np.repeat(np.arange(len(files), dtype=np.int64), list(counts.values()))
         attributes = (Attribute("digit", tuple("0123456789")), Attribute("split", tuple(files)))
         table = AttributeTable(attributes, np.stack([np.concatenate(list(labels.values())), split]))
-        images = of_parts([_reader(files[part], counts[part]) for part in files], list(counts.values()), self.size)
+        images = of_parts([_reader(x) for x, _ in parts.values()], list(counts.values()), self.size)
         return Reading(AttributedDataset("svhn", table, images=images, image_shape=(self.size, self.size, 3)), counts)
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
@@ -104,121 +99,41 @@ class Svhn(PreparedSource):
         return in_channels(dataset, self.channels)
 
 
-def _labels(place: Path) -> NDArray[np.int64]:
-    """Digits int64 [n] of one file whose pictures fit them; `DataError` for any other file."""
-    if not place.is_file():
-        raise DataError(f"there is no file {place.name} in {place.parent}")
-    found = _contents(place)
-    rows = found["X"][-1] if len(found["X"]) == 4 else 1  # MATLAB drops a last dimension of one
-    if found["X"][:3] != (SIDE, SIDE, 3) or not 3 <= len(found["X"]) <= 4:
-        raise DataError(f"{place} holds X of {_product(found['X'])}, and 32 x 32 x 3 x n is expected")
-    if math.prod(found["y"]) != rows or rows not in found["y"]:
-        raise DataError(f"{place} holds {rows:,} pictures in X and {math.prod(found['y']):,} labels in y")
-    if not 0 < rows <= MOST_ROWS:
-        raise DataError(f"{place} promises {rows:,} pictures, and 1 to {MOST_ROWS:,} are expected")
-    _refuse_bomb(place, rows * PICTURE)
-    labels = np.asarray(_variable(place, "y")).ravel()
-    wrong = np.flatnonzero(~np.isin(labels, np.arange(1, 11)))
-    if wrong.size:
-        raise DataError(f"{place}, row {wrong[0] + 1} has label {labels[wrong[0]]}, and labels are 1 to 10, which stands for 0")
-    return labels.astype(np.int64) % 10
-
-
-def _reader(place: Path, count: int) -> Callable[[], NDArray[np.uint8]]:
-    def read() -> NDArray[np.uint8]:
-        pictures = np.asarray(_variable(place, "X"))
-        if pictures.dtype != np.uint8 or pictures.size != count * PICTURE:
-            raise DataError(f"{place} holds {pictures.dtype} values of {_product(pictures.shape)} in X, not uint8")
-        # In the file a picture is one run of bytes, so this view of it is read in order.
-        return pictures.reshape(SIDE, SIDE, 3, count, order="F").transpose(3, 0, 1, 2)
-
-    return read
-
-
-def _product(shape: Sequence[int]) -> str:
-    return " x ".join(f"{size:,}" for size in shape)
-
-
-def _contents(place: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of X and y by the headers of their variables; `DataError` for a file that has not both or is no such file."""
-    with place.open("rb") as file:
-        start = file.read(HEADER)
-    if b"MATLAB 7.3" in start[:20] or start[:4] == b"\x89HDF":
-        raise DataError(f"{place} is a MATLAB 7.3 (HDF5) file, and the published ones are of MATLAB 5")
-    if len(start) < HEADER or start[126:128] not in (b"IM", b"MI"):
-        raise DataError(f"{place} is no MATLAB 5 file, or is truncated in its header")
-    _refuse_truncated(place)
-    import scipy.io
-
-    try:
-        found = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(place, appendmat=False)}
-    except MemoryError:
-        raise
-    except Exception as error:  # the reader raises whatever damaged bytes lead it to
-        raise DataError(f"{place} is truncated or corrupted: {_said(error)}") from None
+def _variables(place: Path) -> tuple[MatVariable, MatVariable]:
+    """X and y of one file, which fit each other by their headers; `DataError` for any other file."""
+    found = mat_variables(place)
     for name in ("X", "y"):
         if name not in found:
             others = ", ".join(map(repr, sorted(found))) or "none"
             raise DataError(f"{place} has no variable {name!r} (it has {others})")
-        kind = found[name][1]
-        if kind not in (("uint8",) if name == "X" else ("uint8", "double", "int8", "uint16", "int16", "int32", "uint32", "single")):
-            raise DataError(f"{place} holds {kind} values in {name}, and {'uint8' if name == 'X' else 'numbers'} are expected")
-    return {name: tuple(int(size) for size in found[name][0]) for name in ("X", "y")}
+    pictures, labels = found["X"], found["y"]
+    if pictures.kind != "uint8":
+        raise DataError(f"{place} holds {pictures.kind} values in X, and uint8 are expected")
+    if pictures.shape[:3] != (SIDE, SIDE, 3) or not 3 <= len(pictures.shape) <= 4:
+        shown = " x ".join(map(str, pictures.shape))
+        raise DataError(f"{place} holds X of {shown}, and 32 x 32 x 3 x n is expected")
+    rows = pictures.shape[3] if len(pictures.shape) == 4 else 1  # MATLAB drops a last dimension of one
+    if math.prod(labels.shape) != rows:
+        raise DataError(f"{place} holds {rows:,} pictures in X and {math.prod(labels.shape):,} labels in y")
+    return pictures, labels
 
 
-def _variable(place: Path, name: str) -> Any:
-    import scipy.io
-
-    try:
-        return scipy.io.loadmat(place, appendmat=False, variable_names=[name])[name]
-    except MemoryError:
-        raise
-    except Exception as error:  # the reader raises whatever damaged bytes lead it to
-        raise DataError(f"{place} is truncated or corrupted: {_said(error)}") from None
-
-
-def _said(error: Exception) -> str:
-    return one_line(str(error), 200) or type(error).__name__
+def _digits(variable: MatVariable) -> NDArray[np.int64]:
+    """The digits of y, in which 0 is ten: int64 [n]."""
+    labels = variable.read().ravel()
+    wrong = np.flatnonzero(~np.isin(labels, np.arange(1, 11)))
+    if wrong.size:
+        where = f"{variable.path}, row {wrong[0] + 1}"
+        raise DataError(f"{where} has label {labels[wrong[0]]}, and labels are 1 to 10, which stands for 0")
+    return labels.astype(np.int64) % 10
 
 
-def _elements(place: Path) -> Iterator[tuple[int, int, int]]:
-    """Type, place in the file and length of every element at the top of a MATLAB 5 file, as their tags say."""
-    with place.open("rb") as file:
-        order: Literal["little", "big"] = "little" if file.read(HEADER)[126:128] == b"IM" else "big"
-        at = HEADER
-        while len(tag := file.read(8)) == 8:
-            kind, length = (int.from_bytes(tag[i : i + 4], order) for i in (0, 4))
-            yield kind, at + 8, length
-            at += 8 + length
-            file.seek(at)
-        if tag:
-            yield 0, at + 8, 0
+def _reader(variable: MatVariable) -> Callable[[], NDArray[np.uint8]]:
+    def read() -> NDArray[np.uint8]:
+        pictures = variable.read()
+        if pictures.dtype != np.uint8:
+            raise DataError(f"{variable.path} stores {pictures.dtype} values in X, and uint8 are expected")
+        # In the file a picture is one run of bytes, so this view of it is read in order.
+        return pictures.reshape(SIDE, SIDE, 3, -1, order="F").transpose(3, 0, 1, 2)
 
-
-def _refuse_truncated(place: Path) -> None:
-    size = place.stat().st_size
-    for _, at, length in _elements(place):
-        if at + length > size:
-            raise DataError(f"{place} is truncated: a variable ends at byte {at + length:,}, and the file at {size:,}")
-
-
-def _refuse_bomb(place: Path, size: int) -> None:
-    """Refuse variables that unpack to more than pictures of `size` bytes need, before the reader gives them memory."""
-    most = size + max(size // 64, 1 << 16)  # headers, labels and a few small variables beside
-    unpacked = 0
-    with place.open("rb") as file:
-        for kind, at, length in _elements(place):
-            if kind != _COMPRESSED:
-                continue
-            file.seek(at)
-            unpacker = zlib.decompressobj()
-            while length and not unpacker.eof and (packed := file.read(min(_STEP, length))):
-                length -= len(packed)
-                while packed and not unpacker.eof:
-                    try:
-                        unpacked += len(unpacker.decompress(packed, _STEP))
-                    except zlib.error as error:
-                        raise DataError(f"{place} is corrupted: {_said(error)}") from None
-                    packed = unpacker.unconsumed_tail
-                    if unpacked > most:
-                        raise DataError(f"{place} unpacks to more than the {size:,} bytes of its pictures")
+    return read
