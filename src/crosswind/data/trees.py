@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosswind.core.errors import DataError, shown
-from crosswind.data.archives.members import ZipArchive, open_archive
+from crosswind.data.archives.members import open_archive
+from crosswind.data.archives.zips import ZipArchive
 
 __all__ = ["Tree", "folder_tree", "in_order", "joined", "listed", "zip_tree"]
 

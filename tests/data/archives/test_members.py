@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from crosswind.core.errors import DataError
-from crosswind.data.archives.members import Bounds, open_archive
+from crosswind.data.archives.members import open_archive
+from crosswind.data.archives.parts import Bounds
 from crosswind.data.archives.pickles import looks_pickled
 from crosswind.data.archives.spool import spooled
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crosswind.data.archives.parts import Archive, Bounds, Member, Part, expect_kind
+from crosswind.data.archives.parts import Archive, Bounds, expect_kind
 from crosswind.data.archives.tars import UNPACKERS, TarArchive
 from crosswind.data.archives.zips import ZipArchive
 
-__all__ = ["Archive", "Bounds", "Member", "Part", "TarArchive", "ZipArchive", "open_archive"]
+__all__ = ["open_archive"]
 
 
 def open_archive(path: Path, bounds: Bounds | None = None) -> Archive:
