@@ -18,12 +18,14 @@ __all__ = [
     "Uniform",
     "UnseenData",
     "__version__",
+    "audit",
     "evaluate",
     "load",
     "prepare",
     "run_study",
     "split",
     "train",
+    "with_clusters",
 ]
 
 __version__ = "0.1.0"
@@ -39,12 +41,14 @@ _HOMES: dict[str, str] = {
     "Systematic": "crosswind.shifts.systematic",
     "Uniform": "crosswind.shifts.uniform",
     "UnseenData": "crosswind.shifts.unseen_data",
+    "audit": "crosswind.api",
     "evaluate": "crosswind.api",
     "load": "crosswind.api",
     "prepare": "crosswind.api",
     "run_study": "crosswind.api",
     "split": "crosswind.api",
     "train": "crosswind.api",
+    "with_clusters": "crosswind.data.clusters",
 }
 
 

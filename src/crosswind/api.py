@@ -22,10 +22,11 @@ from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_set
 
 if TYPE_CHECKING:
     from crosswind.reports.tables import Table
+    from crosswind.shifts.audit import Audit
     from crosswind.studies.drive import Progress, Summary
     from crosswind.training.loop import Trajectory
 
-__all__ = ["StudyResults", "evaluate", "load", "prepare", "run_study", "split", "train"]
+__all__ = ["StudyResults", "audit", "evaluate", "load", "prepare", "run_study", "split", "train"]
 
 JOB = "crosswind.studies.run:execute"
 
@@ -119,6 +120,28 @@ def split(
         split_seed=split_seed,
     )
     return make_split({dataset.name: dataset}, dataset.name, plan, seed)
+
+
+def audit(
+    train: Any,
+    target: Any = "test",
+    label: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    names: Sequence[str] = (),
+    seed: int = 0,
+) -> Audit:
+    """Which shifts lie between a training table and a target table: measures with intervals, and verdicts in words.
+
+    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to values, or a data set; `label`
+    names its column. Or `train` is a split and `target` the name of one of its sets. `columns`: only these; `names`: columns whose
+    numbers are names and never put into classes; `seed`: of the bootstrap. The text of an audit is a table; `to_json` gives all.
+
+    Raises `InputError` for a column or a set that there is not, `DataError` for a table that cannot be read.
+    """
+    from crosswind.shifts.audit import audit as audit_tables
+
+    return audit_tables(train, target, label, columns=columns, names=names, seed=seed)
 
 
 def train(

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from crosswind.cli.audit import audit_command
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command
 from crosswind.cli.prepare import prepare_command
@@ -45,6 +46,7 @@ app.command("report")(report_command)
 app.command("prepare")(prepare_command)
 app.command("list")(list_command)
 app.command("show")(show_command)
+app.command("audit")(audit_command)
 app.command("schema")(schema_command)
 
 

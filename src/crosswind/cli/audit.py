@@ -1,0 +1,73 @@
+"""`crosswind audit`: which shifts lie between two tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crosswind.cli.options import AsJson, print_json
+
+__all__ = ["audit_command"]
+
+
+def audit_command(
+    train: Annotated[str, typer.Option("--train", metavar="TABLE", help="The rows that a model is trained on, CSV or Parquet.")],
+    target: Annotated[str, typer.Option("--target", metavar="TABLE", help="The rows that it is for.")],
+    label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="The column that a model predicts.")],
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,...", help="Only these columns; default is all that both tables have.")
+    ] = None,
+    names: Annotated[
+        str | None, typer.Option("--names", metavar="A,B,...", help="Columns whose numbers are names, never put into classes.")
+    ] = None,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Draw a picture: a name that ends in .svg, .pdf, .png or .html.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the bootstrap intervals.")] = 0,
+) -> None:
+    """Say which shifts lie between two tables: spurious correlations, low-data drift, unseen values, label shift.
+
+    What follows from other shifts is told apart, and what the rows are too few for is said. It reads tables only, no pictures.
+    """
+    from crosswind.core.errors import DataError, InputError
+    from crosswind.shifts.audit import audit
+
+    if out is not None:
+        _check_place(out)
+    try:
+        found = audit(train, target, label, columns=_listed(columns), names=_listed(names) or (), seed=seed)
+    except InputError as error:
+        # The fields of the function are the options of the command.
+        raise InputError(f"--{error.field}", error.problem, error.choices) from None
+    if out is not None:
+        from crosswind.reports.audits import write_audit
+
+        try:
+            write_audit(found, out)
+        except OSError as error:
+            raise DataError(f"cannot write {out}: {error.strerror or error}") from None
+    if as_json:
+        print_json(found.to_json())
+        return
+    typer.echo(str(found))
+    if out is not None:
+        typer.echo(f"\nThe picture is {out}", err=True)
+
+
+def _listed(words: str | None) -> list[str] | None:
+    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _check_place(out: Path) -> None:
+    from crosswind.core.errors import InputError
+    from crosswind.reports.audits import PICTURES
+
+    if out.suffix.lower() not in PICTURES:
+        raise InputError("--out", f"{str(out)!r} is no picture by its name", PICTURES)
+    if not out.parent.is_dir():
+        raise InputError("--out", f"there is no folder {str(out.parent)!r}")
+    if out.is_dir():
+        raise InputError("--out", f"{str(out)!r} is a folder")

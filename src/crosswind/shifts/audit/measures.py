@@ -1,0 +1,157 @@
+"""How far two tables of counts are apart: Cramér's V, total variation, ratios of shares, and their bootstrap intervals.
+
+Intervals redraw both tables from what was observed, as multinomial counts, all draws at once. They hold 95% unless said.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.shifts.audit.model import log_tail
+
+__all__ = [
+    "Interval",
+    "cramers_v",
+    "homogeneity",
+    "ratio_intervals",
+    "redrawn",
+    "rule_of_three",
+    "share_interval",
+    "total_variation",
+    "variation_interval",
+    "v_interval",
+]
+
+Floats = NDArray[np.float64]
+
+DRAWS = 1000
+LARGE = 2_000_000
+"""The most numbers that one bootstrap draws at a time; fewer draws of larger tables."""
+
+
+@final
+@dataclass(frozen=True)
+class Interval:
+    """A number with the bounds of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def cramers_v(table: Floats, corrections: float = 1.0, rows: float | None = None) -> Floats:
+    """Cramér's V of tables of counts or shares [..., classes, values], corrected for bias (Bergsma 2013): float64 [...] in [0, 1].
+
+    With r rows and c columns that are not empty and phi2 = chi2 / n, V is sqrt(phi2' / min(r' - 1, c' - 1)), where
+    phi2' = max(0, phi2 - (r - 1)(c - 1) / (n - 1)), r' = r - (r - 1)^2 / (n - 1), and c' alike. `corrections` times the bias is
+    taken off: 0 for the plain V, 2 for a table redrawn from a sample, which is off twice. `rows`: the n that shares stand for.
+    With fewer than two rows or columns V is 0.
+    """
+    table = np.asarray(table, dtype=np.float64)
+    n = table.sum(axis=(-2, -1)) if rows is None else np.full(table.shape[:-2], rows)
+    total = np.maximum(table.sum(axis=(-2, -1), keepdims=True), 1e-300)
+    share = table / total
+    across, down = share.sum(axis=-1), share.sum(axis=-2)
+    expected = across[..., :, None] * down[..., None, :]
+    square = np.divide(share * share, expected, out=np.zeros_like(share), where=expected > 0).sum(axis=(-2, -1))
+    n_rows, n_columns = (across > 0).sum(axis=-1), (down > 0).sum(axis=-1)
+    inside = np.maximum(n - 1, 1)
+    phi = np.maximum(square - 1 - corrections * (n_rows - 1) * (n_columns - 1) / inside, 0)
+    less = (
+        np.minimum(n_rows - corrections * (n_rows - 1) ** 2 / inside, n_columns - corrections * (n_columns - 1) ** 2 / inside) - 1
+    )
+    enough = (n_rows > 1) & (n_columns > 1) & (less > 0)
+    out: Floats = np.sqrt(np.minimum(np.divide(phi, less, out=np.zeros(enough.shape), where=enough), 1))
+    return out
+
+
+def total_variation(train: Floats, target: Floats) -> Floats:
+    """Half the sum of the differences of shares, of counts [..., values]: float64 [...] in [0, 1]."""
+    out: Floats = 0.5 * np.abs(_shares(train) - _shares(target)).sum(axis=-1)
+    return out
+
+
+def redrawn(counts: Floats, generator: np.random.Generator) -> Floats:
+    """Tables drawn like the one observed, the first axis over draws."""
+    counts = np.asarray(counts, dtype=np.float64)
+    n = int(counts.sum())
+    draws = max(100, min(DRAWS, LARGE // max(counts.size, 1)))
+    flat = generator.multinomial(n, counts.ravel() / max(n, 1), size=draws).astype(np.float64)
+    return flat.reshape(draws, *counts.shape)
+
+
+def v_interval(train: Floats, target: Floats, generator: np.random.Generator) -> Interval:
+    """V in training less V in the target, by their tables of class and value, bias taken off."""
+    found = float(cramers_v(train) - cramers_v(target))
+    draws = cramers_v(redrawn(train, generator), 2.0) - cramers_v(redrawn(target, generator), 2.0)
+    return _around(found, draws)
+
+
+def variation_interval(train: Floats, target: Floats, generator: np.random.Generator) -> Interval:
+    """The total variation of two rows of counts; the interval is reflected, since chance adds distance and takes none away."""
+    found = float(total_variation(train, target))
+    draws = total_variation(redrawn(train, generator), redrawn(target, generator))
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Interval(found, min(max(2 * found - float(high), 0.0), found), max(2 * found - float(low), found))
+
+
+def homogeneity(train: Floats, target: Floats) -> float:
+    """The logarithm of p of Pearson's test that two rows of counts have one law."""
+    n, m = float(train.sum()), float(target.sum())
+    both = train + target
+    kept = both > 0
+    if not n or not m or kept.sum() < 2:
+        return 0.0
+    gap = train[kept] * math.sqrt(m / n) - target[kept] * math.sqrt(n / m)
+    return log_tail(float((gap * gap / both[kept]).sum()), int(kept.sum()) - 1)
+
+
+def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
+    """Share in training over share in the target of each value; without a row in the target infinite.
+
+    The interval is Katz's on the log scale, log(ratio) +- 1.96 sqrt(1/a - 1/n + 1/b - 1/m) for a of n and b of m rows; for
+    a = 0 it is [0, 3/n over the share in the target], by the rule of three.
+    """
+    n, m = float(train.sum()), float(target.sum())
+    out = []
+    for a, b in zip(train.tolist(), target.tolist(), strict=True):
+        if b == 0:
+            out.append(Interval(math.inf if a else math.nan, (a / n) / rule_of_three(m) if a else 0.0, math.inf))
+        elif a == 0:
+            out.append(Interval(0.0, 0.0, rule_of_three(n) / (b / m)))
+        else:
+            ratio = (a / n) / (b / m)
+            half = 1.959964 * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)
+            out.append(Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half)))
+    return out
+
+
+def rule_of_three(rows: float) -> float:
+    """The share that a value may have when `rows` rows show none of it, at 95%: 3 / rows, at most 1."""
+    return min(1.0, 3 / rows) if rows else 1.0
+
+
+def share_interval(rows: int, of: int) -> Interval:
+    """The share that `rows` of `of` rows have, with Wilson's interval; for none the rule of three."""
+    if rows == 0:
+        return Interval(0.0, 0.0, rule_of_three(of))
+    q, z = rows / of, 1.959964
+    middle = (q + z * z / (2 * of)) / (1 + z * z / of)
+    half = z / (1 + z * z / of) * math.sqrt(q * (1 - q) / of + z * z / (4 * of * of))
+    return Interval(q, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def _around(found: float, draws: Floats) -> Interval:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Interval(found, min(float(low), found), max(float(high), found))
+
+
+def _shares(counts: Floats) -> Floats:
+    counts = np.asarray(counts, dtype=np.float64)
+    out: Floats = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300)
+    return out

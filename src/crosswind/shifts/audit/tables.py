@@ -1,0 +1,339 @@
+"""Two tables of anyone's own as columns of codes: from files, data frames, attribute tables, or the sets of a split.
+
+Both sides are read alike, so that one value has one name on both: text without the white space around it, numbers by their value
+(1 is 1.0, unless leading zeros say that they are names), true and false whatever their case. A cell without a value is a value
+of its own, `(missing)`. Numbers of many values are put into classes by quantiles of both tables together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
+from crosswind.core.seeds import stream
+from crosswind.data.attributes import AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.tabular import MISSING, read_table
+from crosswind.shifts.audit.pooling import Column
+from crosswind.shifts.split.rows import RowSet, Split
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+__all__ = ["Tables", "read_tables", "split_tables"]
+
+NO_VALUE = "(missing)"
+BINS = 10
+MANY_FRACTIONS, MANY_WHOLE = 20, 100
+"""Numbers with more different values than this are put into classes: with fractions, and whole ones."""
+MOST_NAMES = 1000
+"""A column of more different names is left out."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The columns that both tables have, the label first (constant where `labelled` is false), and what was left out and why."""
+
+    label: str
+    labelled: bool
+    columns: tuple[Column, ...]
+    skipped: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+def read_tables(train: Any, target: Any, label: str, columns: Sequence[str] | None = None, names: Sequence[str] = ()) -> Tables:
+    """The columns of two tables. `columns`: only these; `names`: columns whose numbers are names and never put into classes.
+
+    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to values, an `AttributeTable` or an
+    `AttributedDataset`. Raises `InputError` for a column that is in neither or a label that training lacks, `DataError` for a
+    table that cannot be read.
+    """
+    sides = [_frame(train, "train"), _frame(target, "target")]
+    known = [frame.columns for frame in sides]
+    if label not in known[0]:
+        raise unknown("label", "column of the training table", label, known[0])
+    for field, given in (("columns", columns or ()), ("names", names)):
+        for name in given:
+            if name not in known[0] and name not in known[1]:
+                raise unknown(field, "column of either table", name, dict.fromkeys([*known[0], *known[1]]))
+    wanted = [name for name in dict.fromkeys([*known[0], *known[1]]) if name != label and (columns is None or name in columns)]
+    skipped: list[tuple[str, str]] = []
+    notes: list[str] = []
+    cells: list[_Coded] = []
+    for frame in sides:
+        found = _coded(frame, label) if label in frame.columns else None
+        if isinstance(found, str):
+            raise DataError(f"the label {label!r} {found}")
+        cells += [] if found is None else [found]
+    kept = [side.present for side in cells]
+    if not kept[0].any():
+        raise DataError(f"the label {label!r} has no value in any row of the training table")
+    labelled = len(kept) == 2 and bool(kept[1].any())
+    if labelled:
+        out = [_label(label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)])]
+        for name, rows in zip(("training", "target"), kept, strict=True):
+            if not rows.all():
+                notes.append(f"{int((~rows).sum()):,} rows of the {name} table have no label and were left out")
+    else:
+        kept = [np.ones(frame.height, dtype=bool) for frame in sides]
+        notes.append(f"the target has no label {label!r}: low-data drift and unseen values can be told, correlations cannot")
+        out = [Column(label, ("",), *(np.zeros(frame.height, dtype=np.int64) for frame in sides))]
+    for name in wanted:
+        if name not in known[0] or name not in known[1]:
+            skipped.append((name, f"only the {'training' if name in known[0] else 'target'} table has it"))
+            continue
+        pair = [_coded(frame, name) for frame in sides]
+        texts = [side.rows(rows) for side, rows in zip(pair, kept, strict=True) if not isinstance(side, str)]
+        made = _column(name, texts, name in names, notes) if len(texts) == 2 else next(x for x in pair if isinstance(x, str))
+        if isinstance(made, str):
+            skipped.append((name, made))
+        else:
+            out.append(made)
+    if len(out) == 1:
+        why = "; ".join(f"{name}: {reason}" for name, reason in skipped) or "there is no other column"
+        raise DataError(f"no attribute is left to audit ({one_line(why, 300)})")
+    return Tables(label, labelled, tuple(out), tuple(skipped), tuple(notes))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """A column of one side: `words` of its different cells (some may be alike), and which of them each row has."""
+
+    words: list[str]
+    codes: NDArray[np.int64]
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """The rows that have a value."""
+        return np.array([word != NO_VALUE for word in self.words], dtype=bool)[self.codes]
+
+    def rows(self, kept: NDArray[np.bool_]) -> _Coded:
+        """Some of its rows, and the words that they have."""
+        used, codes = np.unique(self.codes[kept], return_inverse=True)
+        return _Coded([self.words[place] for place in used], codes.astype(np.int64))
+
+    def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
+        """The code that each row has by the code of its word."""
+        return np.array([values[word] for word in self.words], dtype=np.int64)[self.codes]
+
+
+def _frame(table: Any, field: str) -> DataFrame:
+    import polars
+
+    if isinstance(table, str | Path):
+        return read_table(str(table), field)
+    if isinstance(table, AttributedDataset):
+        table = table.table
+    if isinstance(table, AttributeTable):
+        values = {name: np.array(table.attribute(name).values)[table.column(name)] for name in table.names}
+        frame = polars.DataFrame(values)
+    elif isinstance(table, polars.DataFrame):
+        frame = table
+    elif isinstance(table, Mapping):
+        frame = polars.DataFrame({str(name): _series(str(name), values) for name, values in table.items()})
+    elif type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
+        if len(set(map(str, table.columns))) < len(table.columns):
+            raise DataError(f"the {field} frame names a column twice")
+        frame = polars.DataFrame({str(name): _series(str(name), table[name].tolist()) for name in table.columns})
+    else:
+        kinds = ["a path", "a polars or pandas frame", "a mapping from name to values", "an AttributeTable", "an AttributedDataset"]
+        raise InputError(field, f"must be a table, not {shown(table)}", kinds)
+    if not frame.height or not frame.width:
+        raise DataError(f"the {field} table has no rows")
+    return frame
+
+
+def _series(name: str, values: Any) -> Series:
+    import polars
+
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    # Columns of mixed values, such as text with a NaN for what is missing, are text.
+    if {type(value) for value in listed if value is not None} <= {int, float, bool}:
+        return polars.Series(name, listed, strict=False)
+    return polars.Series(name, [None if value is None or value != value else str(value) for value in listed])
+
+
+def _coded(frame: DataFrame, name: str) -> _Coded | str:
+    """A column by its different cells, as text with `NO_VALUE` for what is missing; a string says why it cannot be had."""
+    import polars
+
+    column = frame.get_column(name).alias("cell")
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+        return f"holds {str(column.dtype).lower()} values"
+    distinct = column.unique()
+    text = distinct.cast(polars.String, strict=False).str.strip_chars()
+    lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
+    words = [NO_VALUE if none else str(word) for word, none in zip(text.to_list(), lacking.to_list(), strict=True)]
+    codes = column.to_frame().join(
+        polars.DataFrame({"cell": distinct, "code": np.arange(len(distinct))}),
+        on="cell",
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return _Coded(words, codes.get_column("code").to_numpy().astype(np.int64))
+
+
+def _label(name: str, sides: Sequence[_Coded]) -> Column:
+    found = _named(name, sides)
+    if len(found.values) > MOST_NAMES:
+        raise DataError(f"the label {name!r} has {len(found.values):,} different values, and an audit is of classes")
+    return found
+
+
+def _column(name: str, sides: Sequence[_Coded], as_names: bool, notes: list[str]) -> Column | str:
+    """One attribute as codes; a string says why it is left out."""
+    words = {word for side in sides for word in side.words}
+    named = sorted(words - {NO_VALUE})
+    n, n_rows = len(named), sum(len(side.codes) for side in sides)
+    if n == 0:
+        return "has no value in any row"
+    if len(words) == 1:
+        return "has one value only"
+    numbers = None if as_names else _numbers(named)
+    if numbers is not None:
+        distinct = set(numbers.values())
+        whole = all(number == int(number) for number in distinct)
+        many = len(distinct) > (MANY_WHOLE if whole else MANY_FRACTIONS)
+        if many and not (whole and 2 * len(distinct) > n_rows):
+            return _binned(name, sides, numbers, notes)
+    if 2 * n > n_rows and n > MANY_FRACTIONS:
+        return f"an identifier: {n:,} different values in {n_rows:,} rows"
+    if n > MOST_NAMES:
+        return f"{n:,} different values, more than {MOST_NAMES:,}; put them into classes"
+    column = _named(name, sides)
+    _note_spellings(column, notes)
+    return column
+
+
+def _binned(name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]) -> Column:
+    found = [np.array([numbers.get(word, np.nan) for word in side.words])[side.codes] for side in sides]
+    both = np.concatenate(found)
+    present = both[~np.isnan(both)]
+    edges = np.unique(np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1], method="higher"))
+    edges = edges[edges > present.min()]
+    shown_edges = [f"{edge:.6g}" for edge in edges]
+    between = [f"{a} to {b}" for a, b in zip(shown_edges, shown_edges[1:], strict=False)]
+    values = [f"below {shown_edges[0]}", *between, f"{shown_edges[-1]} and above"]
+    if len(set(values)) < len(values):
+        values = [f"class {place + 1} of {len(edges) + 1}" for place in range(len(edges) + 1)]
+    codes = [np.where(np.isnan(side), len(values), np.searchsorted(edges, side, side="right")) for side in found]
+    if len(present) < len(both):
+        values.append(NO_VALUE)
+    notes.append(f"{name}: numbers, put into {len(edges) + 1} classes by the quantiles of both tables together")
+    return Column(name, tuple(values), codes[0].astype(np.int64), codes[1].astype(np.int64))
+
+
+def _named(name: str, sides: Sequence[_Coded]) -> Column:
+    """The values of both sides by name: numbers in numeric order under one spelling, else text in its order."""
+    words = sorted({word for side in sides for word in side.words})
+    texts = [word for word in words if word != NO_VALUE]
+    spelled = {word: word for word in words}
+    numbers = _numbers(texts)
+    if numbers is not None:
+        spelled |= {word: _plain(number) for word, number in numbers.items()}
+        order = {spelled[word]: (number, "") for word, number in numbers.items()}
+    elif {word.lower() for word in texts} <= {"true", "false"}:
+        spelled |= {word: word.lower() for word in texts}
+        order = {spelled[word]: (0.0, spelled[word]) for word in texts}
+    else:
+        order = {word: (0.0, word) for word in texts}
+    values = sorted(order, key=lambda value: order[value])
+    if NO_VALUE in spelled:
+        values.append(NO_VALUE)
+    code = {value: place for place, value in enumerate(values)}
+    codes = {word: code[value] for word, value in spelled.items()}
+    return Column(name, tuple(values), sides[0].spread(codes), sides[1].spread(codes))
+
+
+def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
+    """Each text as a number, where all are and none has leading zeros, as names such as 007 have."""
+    out = {}
+    for text in texts:
+        digits = text.lstrip("+-")
+        if digits[:1] == "0" and digits[1:2].isdigit():
+            return None
+        try:
+            out[text] = float(text)
+        except ValueError:
+            return None
+        if not np.isfinite(out[text]):
+            return None
+    return out
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)
+
+
+def _note_spellings(column: Column, notes: list[str]) -> None:
+    train, target = column.counts()
+    known = {value.casefold(): value for value, rows in zip(column.values, train, strict=True) if rows}
+    for value, a, b in zip(column.values, train, target, strict=True):
+        twin = known.get(value.casefold())
+        if not a and b and twin is not None:
+            notes.append(f"{column.name}: {value!r} and {twin!r} are taken as different values")
+
+
+def split_tables(split: Split, against: str, columns: Sequence[str] | None = None, seed: int = 0) -> Tables:
+    """The training set and another set of a split, by all attributes that both have; the label is the split's.
+
+    Where the value of a derived attribute is drawn at every visit, one visit of each row is drawn.
+    """
+    sets = {**split.validation, **split.evaluation}
+    if against not in sets:
+        raise unknown("target", "set of the split", against, sets)
+    sides = [_attributes(split, "train", split.train, seed), _attributes(split, against, sets[against], seed)]
+    label = split.parts["train"].pool.cells.label.name
+    theirs = split.parts[against].pool.cells.label.name
+    classes = split.class_names
+    out = [Column(label, classes, split.train.label.astype(np.int64), sets[against].label.astype(np.int64))]
+    known = [[name for name in side if name not in (label, theirs)] for side in sides]
+    for name in columns or ():
+        if name not in known[0] and name not in known[1]:
+            raise unknown("columns", "attribute of the split", name, known[0])
+    skipped = []
+    for name in dict.fromkeys([*known[0], *known[1]]):
+        if columns is not None and name not in columns:
+            continue
+        if name not in sides[0] or name not in sides[1]:
+            skipped.append((name, f"only the {'training' if name in sides[0] else 'target'} set has it"))
+            continue
+        values = tuple(dict.fromkeys([*sides[0][name][0], *sides[1][name][0]]))
+        place = {value: code for code, value in enumerate(values)}
+        codes = [np.array([place[value] for value in side[name][0]], dtype=np.int64)[side[name][1]] for side in sides]
+        present = np.unique(np.concatenate(codes))
+        if len(present) < 2:
+            skipped.append((name, "has one value only"))
+            continue
+        level = np.zeros(len(values), dtype=np.int64)
+        level[present] = np.arange(len(present))
+        out.append(Column(name, tuple(values[code] for code in present), level[codes[0]], level[codes[1]]))
+    if len(out) == 1:
+        raise DataError("the split has no attribute to audit")
+    return Tables(label, True, tuple(out), tuple(skipped), ())
+
+
+def _attributes(split: Split, name: str, rows: RowSet, seed: int) -> dict[str, tuple[tuple[str, ...], NDArray[np.int64]]]:
+    dataset = split.parts[name].dataset
+    base, derived = rows.rows, dataset.derived
+    out = {}
+    if derived is not None:
+        size = len(derived.values)
+        if rows.visit_law is not None:
+            drawn = stream(seed, "audit visits", name).random(len(base))[:, None]
+            value = (np.cumsum(rows.visit_law, axis=1) < drawn).sum(axis=1).clip(max=size - 1)
+        else:
+            base, value = np.divmod(base, size)
+        out[derived.attribute.name] = (derived.attribute.values, value.astype(np.int64))
+    for attribute in dataset.table.attributes:
+        out[attribute.name] = (attribute.values, dataset.table.column(attribute.name)[base].astype(np.int64))
+    return out
