@@ -54,17 +54,15 @@ def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | N
     Raises `DataError` for links as above and for what cannot be read.
     """
     called = str(folder) if name is None else name
+    if not folder.is_dir():
+        raise DataError(f"{called} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
+    top = os.path.realpath(folder)
     sizes: dict[str, int] = {}
     folders: list[str] = []
-    top = os.path.realpath(folder)
-
-    def look(place: str, prefix: str) -> None:
-        try:
-            with os.scandir(place) as listing:
-                entries = list(listing)
-        except OSError as error:
-            raise DataError(f"{called}: the folder {prefix or '.'!r} cannot be read: {error.strerror or error}") from None
-        for entry in entries:
+    waiting = [(str(folder), "")]
+    while waiting:
+        place, prefix = waiting.pop()
+        for entry in _entries(place, prefix, called):
             here = prefix + entry.name
             if _is_hidden(entry.name) or (only is not None and entry.name not in only):
                 continue
@@ -76,16 +74,21 @@ def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | N
                 raise DataError(f"{called}: {here!r} cannot be read: {error.strerror or error}") from None
             if stat.S_ISDIR(state.st_mode):
                 folders.append(here)
-                look(entry.path, here + "/")
+                waiting.append((entry.path, here + "/"))
             elif stat.S_ISREG(state.st_mode):
                 sizes[here] = state.st_size
             else:
                 raise DataError(f"{called}: {here!r} is neither a file nor a folder")
-
-    if not folder.is_dir():
-        raise DataError(f"{called} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
-    look(str(folder), "")
     return Tree(called, {name: sizes[name] for name in sorted(sizes)}, lambda name: folder / name, tuple(sorted(folders)))
+
+
+def _entries(place: str, prefix: str, called: str) -> list[os.DirEntry[str]]:
+    """What lies in a folder, by name: whatever is wrong is said of the same file on every machine."""
+    try:
+        with os.scandir(place) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"{called}: the folder {prefix or '.'!r} cannot be read: {error.strerror or error}") from None
 
 
 def zip_tree(path: Path) -> Tree:
