@@ -155,6 +155,18 @@ def test_promises_take_no_memory(tmp_path: Path) -> None:
         assert peak < 8 << 20
 
 
+def test_a_stream_without_its_checksum_and_a_short_form_that_is_long_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.mat"
+    whole = packed_file(path, matrix(6, (2, 3), bytes(8))).read_bytes()
+    length = int.from_bytes(whole[132:136], "little")
+    path.write_bytes(whole[:132] + struct.pack("<I", length - 4) + whole[136:-4])
+    with pytest.raises(DataError, match="is truncated: x ends before its checksum"):
+        mat_variables(path)["x"].read()
+    content = matrix(6, (2, 3), bytes(8)).replace(struct.pack("<I", 1 << 16 | 1), struct.pack("<I", 7 << 16 | 1))
+    with pytest.raises(DataError, match="is corrupted: a field in short form has more than four bytes"):
+        mat_variables(packed_file(path, content))
+
+
 def test_what_is_no_matlab_5_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file.mat"
     with pytest.raises(DataError, match="there is no file file.mat in"):
