@@ -67,8 +67,8 @@ class MPI3D(PreparedSource):
         used={"wiles2022": "label shape (our reading); colour (figures 2-7)"},
         layout="github.com/rr-learning/disentanglement_dataset (README)",
         get=(
-            "the archives are linked from github.com/rr-learning/disentanglement_dataset; that of real things lies on Google Drive "
-            "and is called real3d_complicated_shapes_ordered.npz"
+            "crosswind prepare fetches the first three; that of real things, real3d_complicated_shapes_ordered.npz, lies on Google "
+            "Drive, linked from github.com/rr-learning/disentanglement_dataset"
         ),
         files=(
             Original(
