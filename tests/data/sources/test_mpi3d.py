@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,28 @@ def test_the_whole_grid_is_prepared_in_one_pass(tmp_path: Path, monkeypatch: pyt
     write(folder, "realistic", images=PICTURES[:649])
     with pytest.raises(DataError, match="holds 649 pictures, more than the 648 of the grid"):
         source.read(folder)
+
+
+def test_a_stream_that_breaks_off_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi3d, "POSITIONS", 1)
+    monkeypatch.setattr(mpi3d, "BLOCK", 50)
+    real = mpi3d.rows_of_member
+
+    def failing(*told: Any) -> Iterator[np.ndarray]:
+        for number, block in enumerate(real(*told)):
+            if number == 9:
+                raise OSError(5, "Input/output error")
+            yield block
+
+    folder = write(tmp_path / "files", images=PICTURES[:648])
+    source = MPI3D(root=str(tmp_path))
+    monkeypatch.setattr(mpi3d, "rows_of_member", failing)
+    with pytest.raises(DataError, match="mpi3d: cannot read the originals: Input/output error"):
+        prepare(source, originals=str(folder), workers=1)
+    assert not (tmp_path / "mpi3d").exists()
+    monkeypatch.setattr(mpi3d, "rows_of_member", real)
+    assert 0 < prepare(source, originals=str(folder), workers=1).rows_before <= 450
+    assert np.array_equal(source.load().pixels(np.arange(648)), PICTURES[:648])
 
 
 def test_real_things_have_their_own_names(tmp_path: Path) -> None:
