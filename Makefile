@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/setup.stamp
 PYTEST_ARGS ?=
+# Tests run on all cores; the long drills, which fill the machine by themselves, one after the other.
+SPREAD := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all verify lint format lock clean
@@ -33,7 +35,7 @@ demo: setup ## run the main job on real data and print its tables (a few minutes
 	$(BIN)/crosswind run demo --workers 2 --out demo-out
 
 test: setup ## the default tests (under three minutes on two cores)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 lint: setup ## format check, ruff, types, layers
 	$(BIN)/ruff format --check .
@@ -42,7 +44,7 @@ lint: setup ## format check, ruff, types, layers
 	$(BIN)/lint-imports
 
 test-all: lint ## what continuous integration runs: lint, then every test but the long drills
-	$(BIN)/python -m pytest -m "not verify" --durations=20 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not verify" $(SPREAD) --durations=20 $(PYTEST_ARGS)
 
 verify: setup ## the long drills
 	$(BIN)/python -m pytest -m verify --durations=20 $(PYTEST_ARGS)
