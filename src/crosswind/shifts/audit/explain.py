@@ -253,16 +253,20 @@ class _Search:
                     factors.append(self.pool.by_pair(axis, level))
         law = self.target_law(0)
         correlated = [axis for axis in self.taken if parts[axis].matched is not None]
-        pairs = {axis: self.pool.by_pair(axis, np.asarray(parts[axis].matched, dtype=np.int64)) for axis in correlated}
+        pairs = {axis: self._unmatched(axis, np.asarray(parts[axis].matched)) for axis in correlated}
         for axis in correlated:
             rest = [pairs[other] for other in correlated if other != axis]
-            pairs[axis] = self._matched(axis, law, [*factors, *rest], by_class=False)[1]
+            pairs[axis] = self._unmatched(axis, self._matched(axis, law, [*factors, *rest], by_class=False)[0])
         factors += [factor for factor in pairs.values() if factor.size > 1]
         part.log_p_tv = score_test(self.pool, fit(self.pool, factors), self.pool.main(0)).log_p
         law = rake(self.pool, law, factors)
         label = self.pool.main(0)
         part.tv_left = float(total_variation(label @ self.pool.train, label @ law))
         return part
+
+    def _unmatched(self, axis: int, matched: NDArray[np.bool_]) -> Factor:
+        """One level for all matched pairs, and one a class for the others, which at one strength weigh more or less by class."""
+        return self.pool.by_pair(axis, np.where(matched, 0, 1 + np.arange(len(matched))[:, None]))
 
     def sources(self, axis: int) -> list[int]:
         """The attributes taken that move this one, those that move it most first."""

@@ -186,7 +186,7 @@ class _Judge:
             return Verdict(kind, "cannot tell", "the target has no label")
         least, size = LEAST[kind], SIZES[kind]
         only = self.train[self.item.only].sum() / self.n
-        if only >= least and self.train[self.item.only].max() * math.log1p(self.m / self.n) > -math.log(LEVEL / len(self.train)):
+        if only >= least and self.item.only_sure:
             share = share_interval(int(self.train[self.item.only].sum()), self.n)
             return Verdict(kind, "shift", words.only_in_training(self.values, self.item.only), share, 0.0)
         seen = [code for code in range(len(self.train)) if code not in self.item.codes and code not in self.item.only]

@@ -28,6 +28,8 @@ MOST_LEVELS = 420
 """Pairs of class and value that the explanation tells apart; beyond them the rarest values are taken together."""
 MOST_CLASSES, LEAST_VALUES = 40, 8
 """Classes of the label, and values of an attribute that are kept however many classes there are."""
+FEWEST_SURE = 5
+"""Rows that a value must have on one side to be called absent from the other, however many rows that has."""
 FEWEST_LEFT = 50
 """Rows of each side that must be left when rows of unseen values are set aside."""
 
@@ -55,9 +57,9 @@ class Column:
 class Unseen:
     """Values of one column that one side lacks.
 
-    `codes`: in the target and not in training, `only`: the other way round. Of the `rows` of the target that carry `codes`, `left`
-    carry no value whose absence was found before; `log_p` is of chance alone, in logarithms; `sure`: the values too frequent for
-    chance. `source`: the column whose unseen values most of these rows carry.
+    `codes`: in the target and not in training, `only`: the other way round; `sure` and `only_sure`: those too frequent for chance.
+    Of the `rows` of the target that carry `codes`, `left` carry no value whose absence was found before; `log_p` is of chance
+    alone, in logarithms. `source`: the column whose unseen values most of these rows carry.
     """
 
     codes: list[int] = field(default_factory=list)
@@ -66,6 +68,7 @@ class Unseen:
     left: int = 0
     log_p: float = 0.0
     sure: list[int] = field(default_factory=list)
+    only_sure: list[int] = field(default_factory=list)
     source: int | None = None
 
 
@@ -81,6 +84,8 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
         train, target = column.counts()
         found[place].codes = np.flatnonzero((train == 0) & (target > 0)).tolist()
         found[place].only = np.flatnonzero((target == 0) & (train > 0)).tolist()
+        need = math.log(3 * len(columns) * len(column.values) / level) / math.log1p(target.sum() / train.sum())
+        found[place].only_sure = [code for code in found[place].only if train[code] > max(need, FEWEST_SURE - 1)]
         if found[place].codes:
             masks[place] = np.isin(column.target, found[place].codes)
             found[place].rows = int(masks[place].sum())
@@ -98,7 +103,8 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
         bound = math.log(len(column.values))
         item.log_p = min(0.0, min((float(left[code]) * chance for code in item.codes), default=0.0) + bound)
         # By Bonferroni over every test that the audit may make, so that Holm's method agrees.
-        item.sure = [code for code in item.codes if left[code] * chance + bound + math.log(3 * len(columns)) < math.log(level)]
+        enough = (math.log(level / (3 * len(columns))) - bound) / chance if chance else math.inf
+        item.sure = [code for code in item.codes if left[code] > max(enough, FEWEST_SURE - 1)]
         if item.sure:
             by.append(place)
             taken |= masks[place]

@@ -80,7 +80,7 @@ def read_tables(train: Any, target: Any, label: str, columns: Sequence[str] | No
         out = [_label(label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)])]
         for name, rows in zip(("training", "target"), kept, strict=True):
             if not rows.all():
-                notes.append(f"{int((~rows).sum()):,} rows of the {name} table have no label and were left out")
+                notes.append(f"{int((~rows).sum()):,} of {len(rows):,} rows of the {name} table have no label and were left out")
     else:
         kept = [np.ones(frame.height, dtype=bool) for frame in sides]
         notes.append(f"the target has no label {label!r}: low-data drift and unseen values can be told, correlations cannot")
@@ -138,11 +138,11 @@ def _frame(table: Any, field: str) -> DataFrame:
     elif isinstance(table, polars.DataFrame):
         frame = table
     elif isinstance(table, Mapping):
-        frame = polars.DataFrame({str(name): _series(str(name), values) for name, values in table.items()})
+        frame = _framed({str(name): values for name, values in table.items()}, field)
     elif type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
         if len(set(map(str, table.columns))) < len(table.columns):
             raise DataError(f"the {field} frame names a column twice")
-        frame = polars.DataFrame({str(name): _series(str(name), table[name].tolist()) for name in table.columns})
+        frame = _framed({str(name): table[name].tolist() for name in table.columns}, field)
     else:
         kinds = ["a path", "a polars or pandas frame", "a mapping from name to values", "an AttributeTable", "an AttributedDataset"]
         raise InputError(field, f"must be a table, not {shown(table)}", kinds)
@@ -151,14 +151,37 @@ def _frame(table: Any, field: str) -> DataFrame:
     return frame
 
 
-def _series(name: str, values: Any) -> Series:
+def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
     import polars
 
-    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    made: dict[str, Series] = {}
+    for name, values in columns.items():
+        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+            raise InputError(field, f"column {name!r} must be a list of values, not {shown(values)}")
+        made[name] = _series(name, values.tolist() if hasattr(values, "tolist") else list(values))
+        first = next(iter(made))
+        if len(made[name]) != len(made[first]):
+            raise DataError(
+                f"column {name!r} of the {field} table has {len(made[name]):,} rows, and {first!r} has {len(made[first]):,}"
+            )
+    return polars.DataFrame(made)
+
+
+def _series(name: str, values: list[Any]) -> Series:
+    import polars
+
+    kinds = {type(value) for value in values if value is not None}
+    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in kinds):
+        return polars.Series(name, values, dtype=polars.Object)
+    if kinds in ({int}, {float}, {bool}) and not (int in kinds and any(abs(value or 0) >= 2**62 for value in values)):
+        return polars.Series(name, values)
     # Columns of mixed values, such as text with a NaN for what is missing, are text.
-    if {type(value) for value in listed if value is not None} <= {int, float, bool}:
-        return polars.Series(name, listed, strict=False)
-    return polars.Series(name, [None if value is None or value != value else str(value) for value in listed])
+    return polars.Series(name, [None if _lacks(value) else str(value) for value in values], dtype=polars.String)
+
+
+def _lacks(value: object) -> bool:
+    """None, a NaN, and what pandas writes for a missing value or time."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
 
 
 def _coded(frame: DataFrame, name: str) -> _Coded | str:

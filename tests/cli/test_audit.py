@@ -1,0 +1,162 @@
+"""`crosswind audit` from the command line: the table, JSON, pictures, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+
+from crosswind.cli.main import _status
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tables: training ties the place to the bird and never shows dusk."""
+    folder = tmp_path_factory.mktemp("audit")
+    for name, tie, seed in (("A.csv", 0.8, 0), ("B.parquet", 0.0, 1)):
+        generator = np.random.default_rng(seed)
+        bird = generator.integers(0, 2, 800)
+        table = polars.DataFrame(
+            {
+                "bird": np.array(["gull", "owl"])[bird],
+                "place": np.array(["sea", "forest"])[np.where(generator.random(800) < tie, bird, generator.integers(0, 2, 800))],
+                "light": generator.choice(["day", "night"] if tie else ["day", "night", "dusk"], 800),
+                "age": generator.normal(3, 1, 800),
+                "file": [f"{name}-{row}.jpg" for row in range(800)],
+            }
+        )
+        table.write_csv(folder / name) if name.endswith("csv") else table.write_parquet(folder / name)
+    (folder / "half.csv").write_text("bird,wing\ngull,left\n", encoding="utf-8")
+    return folder
+
+
+def run(place: Path, *more: str) -> int:
+    return _status(["audit", "--train", str(place / "A.csv"), "--target", str(place / "B.parquet"), "--label", "bird", *more])
+
+
+def test_the_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(place) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("800 training and 800 target rows, label 'bird'\n")
+    assert re.search(r"^place +SHIFT  V \+0\.\d\d +no shift  TV 0\.\d\d +no shift  0\.0%$", out, flags=re.M)
+    assert re.search(r"^light +no shift .* SHIFT  3\d\.\d%$", out, flags=re.M)
+    assert re.search(r"^bird +\(the label\) +no shift ", out, flags=re.M)
+    assert "  place, spurious correlation: training ties it to bird" in out and "gull with sea" in out
+    assert "  light, unseen values: training never shows dusk (3" in out
+    assert "  file: an identifier: 1,600 different values in 1,600 rows" in out
+    assert "  age: numbers, put into 10 classes" in out
+    assert max(map(len, out.splitlines())) <= 120
+
+
+KEYS: dict[str, Any] = {
+    "format": int,
+    "label": str,
+    "rows": {"train": int, "target": int},
+    "level": float,
+    "effect_sizes": dict,
+    "shifts": [{"column": str, "kind": str}],
+    "columns": [
+        {
+            "name": str,
+            "role": str,
+            "cramers_v": {"train": float, "target": float, "difference": dict},
+            "total_variation": {"value": float, "low": float, "high": float},
+            "unseen": {"values": list, "share": {"value": float, "low": float, "high": float}},
+            "values": [
+                {
+                    "name": str,
+                    "train_rows": int,
+                    "target_rows": int,
+                    "train_share": float,
+                    "target_share": float,
+                    "ratio": {"value": float, "low": float, "high": float},
+                }
+            ],
+            "verdicts": [{"kind": str, "status": str, "words": str, "effect": dict, "p": float, "follows_from": list}],
+        }
+    ],
+    "skipped": [{"column": str, "reason": str}],
+    "notes": [str],
+}
+
+
+def check(value: Any, form: Any, where: str = "") -> None:
+    """`value` has exactly the names and types of `form`; null may stand for a number or an interval."""
+    if isinstance(form, dict):
+        assert list(value) == list(form), where
+        for name, inner in form.items():
+            check(value[name], inner, f"{where}.{name}")
+    elif isinstance(form, list):
+        assert isinstance(value, list) and value, where
+        for item in value:
+            check(item, form[0], f"{where}[]")
+    else:
+        assert isinstance(value, form) or (value is None and form in (float, dict)), f"{where}: {value!r}"
+
+
+def test_json_has_one_form(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A change of these names is a change of the form's number, which programs read."""
+    assert run(place, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    check(found, KEYS)
+    assert found["format"] == 1
+    assert [item["column"] for item in found["shifts"]] == ["place", "light"]
+    assert [item["role"] for item in found["columns"]] == ["attribute"] * 3 + ["label"]
+    kinds = [[verdict["kind"] for verdict in item["verdicts"]] for item in found["columns"]]
+    assert kinds == [["spurious correlation", "low-data drift", "unseen values"]] * 3 + [["label shift", "unseen values"]]
+    assert found["effect_sizes"] == {
+        "spurious correlation": 0.2, "low-data drift": 0.15, "unseen values": 0.02, "label shift": 0.15
+    }  # fmt: skip
+
+
+def test_columns_names_and_seed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(place, "--columns", "light, age", "--names", "age", "--json", "--seed", "3") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [item["name"] for item in found["columns"]] == ["light", "bird"]
+    assert found["skipped"] == [{"column": "age", "reason": "an identifier: 1,600 different values in 1,600 rows"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "head"), [("a.svg", b"<svg"), ("a.pdf", b"%PDF"), ("a.PNG", b"\x89PNG"), ("a.html", b"<!doctype html>")]
+)
+def test_pictures(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: bytes) -> None:
+    out = tmp_path / name
+    assert run(place, "--out", str(out)) == 0
+    assert out.read_bytes().startswith(head) and [path.name for path in tmp_path.iterdir()] == [name]
+    assert f"The picture is {out}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("--label", "brid"),
+            "error: --label: unknown column of the training table 'brid', did you mean 'bird'? (valid: bird, place",
+        ),
+        (("--train", "{place}/no.csv"), "there is no file"),
+        (("--train", "{place}/half.csv"), "no attribute is left to audit (wing: only the training table has it; place: only the"),
+        (("--target", "{place}"), "is no table by its name (valid: .csv, .parquet)"),
+        (("--columns", "wings"), "error: --columns: unknown column of either table 'wings' (valid: bird"),
+        (("--names", "wings"), "error: --names: unknown column of either table 'wings'"),
+        (("--out", "{place}/a.gif"), "is no picture by its name (valid: .svg, .pdf, .png, .html)"),
+        (("--out", "{place}/no/a.png"), "error: --out: there is no folder"),
+        (("--seed", "x"), "seed"),
+        (("--out", "{place}/A.csv/a.png"), "error: --out: there is no folder"),
+    ],
+)
+def test_refusals(place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
+    before = sorted(place.iterdir())
+    assert run(place, *(word.format(place=place) for word in arguments)) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and says in said.err, said.err
+    assert sorted(place.iterdir()) == before
+
+
+def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["audit", "--train", "a.csv"]) == 2
+    assert "--target" in capsys.readouterr().err

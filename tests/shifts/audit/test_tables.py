@@ -1,0 +1,173 @@
+"""Two tables become columns of codes: one value has one name on both sides, and what is left out is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.shifts.audit.tables import Tables, read_tables
+
+
+def tables(train: Any, target: Any, **rest: Any) -> Tables:
+    return read_tables({"y": ["a", "b"] * 5, **train}, {"y": ["a", "b"] * 5, **target}, "y", **rest)
+
+
+def column(train: list[Any], target: list[Any], **rest: Any) -> tuple[tuple[str, ...], list[int], list[int]]:
+    found = next(
+        item
+        for item in tables({"c": train, "keep": [0, 1] * 5}, {"c": target, "keep": [0, 1] * 5}, **rest).columns
+        if item.name == "c"
+    )
+    return found.values, found.train.tolist(), found.target.tolist()
+
+
+@pytest.mark.parametrize(
+    ("train", "target", "values"),
+    [
+        (["1", "2"] * 5, [1.0, 2.0] * 5, ("1", "2")),
+        ([10, 9] * 5, ["9.0", "10"] * 5, ("9", "10")),
+        ([0.5, 2] * 5, ["0.50", "2"] * 5, ("0.5", "2")),
+        ([True, False] * 5, ["TRUE", "false"] * 5, ("false", "true")),
+        ([" red", "blue "] * 5, ["red", "blue"] * 5, ("blue", "red")),
+        (["007", "7"] * 5, ["7", "007"] * 5, ("007", "7")),
+        (["b", "a"] * 5, ["c", "a"] * 5, ("a", "b", "c")),
+        (["x", None] * 5, ["", "x"] * 5, ("x", "(missing)")),
+        (["x", pandas.NA] * 5, [pandas.NaT, "x"] * 5, ("x", "(missing)")),
+        ([2**70, 1] * 5, [1, 2**70] * 5, ("1", repr(float(2**70)))),
+        ([1.0, float("nan")] * 5, ["NaN", "1"] * 5, ("1", "(missing)")),
+    ],
+)
+def test_one_value_has_one_name(train: list[Any], target: list[Any], values: tuple[str, ...]) -> None:
+    found, one, other = column(train, target)
+    assert found == values
+    expected = [[str(cell).strip().lower() for cell in side] for side in (train, target)]
+    assert len({*one}) == len({*expected[0]}) and len({*other}) == len({*expected[1]})
+
+
+def test_codes_are_those_of_the_rows() -> None:
+    values, one, other = column([3, 1, 2, 1, 1, 1, 1, 1, 1, 1], ["2"] * 9 + ["10"])
+    assert values == ("1", "2", "3", "10")
+    assert one == [2, 0, 1, *[0] * 7] and other == [1] * 9 + [3]
+
+
+def test_numbers_of_many_values_are_put_into_classes_by_both_tables() -> None:
+    """0 to 99 and 100 to 199 by halves: ten classes of forty halves, five of them training's, each value in its own."""
+    train, target = np.arange(200) / 2, 100 + np.arange(200) / 2
+    found = read_tables({"y": [0, 1] * 100, "x": train}, {"y": [0, 1] * 100, "x": target}, "y").columns[1]
+    assert len(found.values) == 10 and found.values[:2] == ("below 20", "20 to 40")
+    assert np.bincount(np.concatenate([found.train, found.target])).tolist() == [40] * 10
+    assert (found.train == train // 20).all() and found.target.min() == 5
+    whole = read_tables({"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y")
+    assert len(whole.columns[1].values) == 10 and any("quantiles" in note for note in whole.notes)
+    named = read_tables({"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y", names=["x"])
+    assert len(named.columns[1].values) == 150
+
+
+def test_few_numbers_and_many_whole_ones_are_names() -> None:
+    few = read_tables({"y": [0, 1] * 50, "x": np.arange(100) % 20 / 10}, {"y": [0], "x": [0.1]}, "y").columns[1]
+    assert len(few.values) == 20 and few.values[:3] == ("0", "0.1", "0.2")
+
+
+def test_missing_numbers_stay_out_of_the_classes() -> None:
+    values = [*(np.arange(99) / 7), None]
+    found = read_tables({"y": [0, 1] * 50, "x": values}, {"y": [0, 1] * 50, "x": values}, "y").columns[1]
+    assert found.values[-1] == "(missing)" and (found.train == len(found.values) - 1).sum() == 1
+
+
+def test_what_is_left_out_is_said() -> None:
+    rows = 60
+    base = {"y": ["a", "b"] * 30, "keep": [0, 1, 2] * 20}
+    train = {
+        **base,
+        "id": [f"t{i}" for i in range(rows)],
+        "number": range(5000, 5000 + rows),
+        "one": ["x"] * rows,
+        "mine": [1, 2] * 30,
+    }
+    target = {
+        **base,
+        "id": [f"u{i}" for i in range(rows)],
+        "number": range(7000, 7000 + rows),
+        "one": ["x"] * rows,
+        "empty": [None] * rows,
+    }
+    found = read_tables({**train, "empty": [""] * rows}, target, "y")
+    assert [item.name for item in found.columns] == ["y", "keep"]
+    assert dict(found.skipped) == {
+        "id": "an identifier: 120 different values in 120 rows",
+        "number": "an identifier: 120 different values in 120 rows",
+        "one": "has one value only",
+        "mine": "only the training table has it",
+        "empty": "has no value in any row",
+    }
+
+
+def test_names_without_end_and_nested_cells_are_left_out() -> None:
+    names = [f"v{i % 1200}" for i in range(3000)]
+    frame = polars.DataFrame({"y": [0, 1] * 1500, "a": names, "list": [[1]] * 3000, "b": [0, 1, 2] * 1000})
+    found = read_tables(frame, frame, "y")
+    assert [item.name for item in found.columns] == ["y", "b"]
+    assert dict(found.skipped) == {
+        "a": "1,200 different values, more than 1,000; put them into classes",
+        "list": "holds list(int64) values",
+    }
+
+
+def test_spellings_that_differ_by_case_are_noted() -> None:
+    found = tables({"c": ["Red", "blue"] * 5}, {"c": ["red", "blue"] * 5})
+    assert "c: 'red' and 'Red' are taken as different values" in found.notes
+    assert found.columns[1].values == ("Red", "blue", "red")
+
+
+def test_rows_without_a_label_are_left_out() -> None:
+    train = {"y": ["a", "b", None, "a"], "x": [1, 2, 3, 1]}
+    found = read_tables(train, {"y": ["a", "b"], "x": [1, 2]}, "y")
+    assert [len(item.train) for item in found.columns] == [3, 3] and found.columns[1].values == ("1", "2")
+    assert "1 of 4 rows of the training table have no label and were left out" in found.notes
+    without = read_tables(train, {"y": [None, None], "x": [1, 2]}, "y")
+    assert not without.labelled and [len(item.train) for item in without.columns] == [4, 4]
+    with pytest.raises(DataError, match="the label 'y' has no value in any row of the training table"):
+        read_tables({"y": [None, None], "x": [1, 2]}, train, "y")
+
+
+def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
+    frame = polars.DataFrame({"y": ["a", "b"] * 10, "n": [1, 2, 3, 4] * 5, "t": [True, False] * 10, "x": [0.5, None] * 10})
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    forms = [tmp_path / "t.csv", str(tmp_path / "t.parquet"), frame, frame.to_pandas(), frame.to_dict(as_series=False)]
+    read = [[(item.name, item.values, item.train.tolist()) for item in read_tables(form, frame, "y").columns] for form in forms]
+    assert len(read) == 5 and all(found == read[0] for found in read)
+    assert [values for _, values, _ in read[0]] == [("a", "b"), ("1", "2", "3", "4"), ("false", "true"), ("0.5", "(missing)")]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ([1, 2], r"train: must be a table, not \[1, 2\] \(valid: a path, a polars or pandas frame"),
+        ("no.csv", "train: there is no file 'no.csv'"),
+        ("table.txt", r"train: 'table.txt' is no table by its name \(valid: .csv, .parquet\)"),
+        ({}, "the train table has no rows"),
+        ({"y": [], "x": []}, "the train table has no rows"),
+        (pandas.DataFrame([[1, 2]], columns=["y", "y"]), "the train frame names a column twice"),
+        ({"y": [[1], [2]], "x": [1, 2]}, "the label 'y' holds object values"),
+        ({"y": [1, 2], "x": [1]}, "column 'x' of the train table has 1 rows, and 'y' has 2"),
+        ({"y": 3}, "train: column 'y' must be a list of values, not 3"),
+    ],
+)
+def test_tables_that_are_none(train: Any, message: str) -> None:
+    with pytest.raises((InputError, DataError), match=message):
+        read_tables(train, {"y": [1, 2], "x": [1, 2]}, "y")
+
+
+def test_an_unknown_label_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="label: unknown column of the training table 'specie', did you mean 'species'"):
+        read_tables({"species": [1], "x": [2]}, {"species": [1], "x": [2]}, "specie")
+    many = {"y": range(3000), "x": [1, 2] * 1500}
+    with pytest.raises(DataError, match="the label 'y' has 3,000 different values, and an audit is of classes"):
+        read_tables(many, many, "y")
