@@ -2,9 +2,10 @@
 
     python benchmarks/prepared.py [--files 20000] [--side 224] [--rounds 5] [--batches 100] [--only batches|preparing] [--keep DIR]
 
-The originals are FILES JPEG pictures of SIDE pixels with noise, in folders of classes. Preparing, wall and CPU time of processes of
-their own, alternately: by one thread and by one a core; CPU time over wall time is the number of cores that were busy; and the peak
-of memory less what the imports take. Then killed (SIGKILL) half-way and gone on: rows kept, and whether the copy is the same.
+The originals are FILES JPEG pictures of SIDE pixels with noise, in folders of classes. Preparing, wall and CPU time of processes
+of their own, alternately: by one thread and by one a core; CPU time over wall time is the number of cores that were busy, and
+where other programs take them, the threads that run or would (looked at every 20 ms) say how many it could use; and the peak of
+memory less what the imports take. Then killed (SIGKILL) half-way and gone on: rows kept, and whether the copy is the same.
 
 Batches, alternately in one process on one thread: 128 random rows of 64 x 64 x 3 as a uint8 tensor. From memory: a copy that was
 read before, CPU time, against 200,000 images/s a core. Not yet cached: the file is dropped from the page cache and mapped anew,
@@ -15,6 +16,7 @@ DataLoader: without workers (CPU time) and with two (wall time, files cached). R
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,9 +80,26 @@ def started(originals: Path, root: Path, workers: int) -> subprocess.Popen[str]:
 
 
 def prepared(originals: Path, root: Path, workers: int) -> dict[str, float | str]:
-    done = started(originals, root, workers).communicate()[0]
-    found: dict[str, float | str] = json.loads(done.splitlines()[-1])
-    return found
+    process, ready, looks, lines = started(originals, root, workers), 0, 0, [""]
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda: lines.extend(process.stdout or ()))
+    reader.start()
+    while process.poll() is None:
+        if len(lines) > 1:  # the imports are over
+            ready, looks = ready + at_work(process.pid), looks + 1
+        time.sleep(0.02)
+    reader.join()
+    found: dict[str, float | str] = json.loads(lines[-1])
+    return {**found, "ready": ready / max(1, looks)}
+
+
+def at_work(process: int) -> int:
+    """The threads of a process that run now or would, had they a core."""
+    number = 0
+    for place in Path(f"/proc/{process}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            number += place.read_text().rpartition(")")[2].split()[0] == "R"
+    return number
 
 
 def middle(values: list[float], digits: int = 2) -> str:
@@ -93,12 +113,13 @@ def preparing(originals: Path, folder: Path, rounds: int, files: int) -> Path:
         for workers in found:
             found[workers].append(prepared(originals, folder / f"copy-{workers}-{number}", workers))
     for workers, rows in found.items():
-        wall, cpu, memory = ([float(row[name]) for row in rows] for name in ("wall", "cpu", "memory"))
+        wall, cpu, memory, ready = ([float(row[name]) for row in rows] for name in ("wall", "cpu", "memory", "ready"))
         busy = [one / other for one, other in zip(cpu, wall, strict=True)]
         rate = [files / one for one in wall]
         print(
             f"preparing, {workers} thread{'s' if workers > 1 else ''}: {middle(wall, 1)} s, {middle(rate, 0)} files/s, "
-            f"{middle(busy)} of {cores} cores busy, peak memory {middle(memory, 0)} MB over that of the imports"
+            f"{middle(busy)} of {cores} cores busy, {middle(ready)} threads that run or would, "
+            f"peak memory {middle(memory, 0)} MB over that of the imports"
         )
     ratio = [float(one["wall"]) / float(other["wall"]) for one, other in zip(found[1], found[cores], strict=True)]
     print(f"{cores} threads beside 1: {middle(ratio)} x; the copy has {float(found[1][0]['megabytes']):.0f} MB")
