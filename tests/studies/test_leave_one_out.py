@@ -9,12 +9,13 @@ import pytest
 from tests.data.picture_files import PACS_RENDITIONS, pacs_files, written
 
 from crosswind.cli.main import _status
+from crosswind.core.errors import InputError
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.pacs import Pacs
 from crosswind.shifts.split import make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import make_plan
-from crosswind.studies.spec import load_study
+from crosswind.studies.spec import load_study, study_from
 
 EACH = 8  # images a class and rendition
 
@@ -59,3 +60,17 @@ def test_the_tiny_study_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> 
     told = capsys.readouterr().out
     for words in ("Accuracy on target", "Accuracy on seen", "photo  art_painting  cartoon  sketch"):
         assert words in told
+
+
+def test_a_shift_that_leaves_nothing_out_is_named() -> None:
+    study = study_from(
+        {
+            "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["size"], "roles": {"test": 2}}},
+            "shifts": {"small": {"type": "unseen-data", "attribute": "size", "unseen": "small"}, "none": []},
+            "sets": {"validation": {"role": "validation", "law": "train"}, "target": {"role": "test", "law": "unseen"}},
+        }
+    )
+    with pytest.raises(
+        InputError, match=r"sets.target.law: finds no unseen cell: training draws from all of them \(digits, none, equal\)"
+    ):
+        make_plan(study)

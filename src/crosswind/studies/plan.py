@@ -150,8 +150,9 @@ def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDat
     """The most training rows that every shift of the study leaves in a data set, so that sizes do not differ with the shift."""
     found = []
     for shift in study.shifts:
-        split, fields = _split_values(study, study.data[point.data], replace(point, shift=shift, draw="all", rows=None))
-        with _named(fields, point):
+        under = replace(point, shift=shift, draw="all", rows=None)
+        split, fields = _split_values(study, study.data[point.data], under)
+        with _named(fields, under):
             found.append(plan_counts(datasets, point.data, build_split_plan(split))["train_rows"])
     return int(min(found))
 
@@ -263,6 +264,8 @@ def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
                 place = ".".join([fields[head], *words[end:]])
                 about = f" ({point.title})" if head in ("draw", "dataset_size") else ""
                 raise InputError(place, error.problem + about, error.choices) from None
+        if words[0] == "sets" and words[-1] == "law":  # one set serves all shifts, and may be empty under one of them
+            raise InputError(error.field, f"{error.problem} ({point.title})", error.choices) from None
         raise
 
 
