@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,19 +45,17 @@ def test_two_trees_have_no_file_in_common(tmp_path: Path) -> None:
     assert dict(tree.sizes) == {"a": 1, "x": 2, "z": 3} and tree.read("z") == b"333" and tree.read("x") == b"22"
 
 
-def test_a_deep_folder_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _ in range(1500):
-        os.mkdir("d")
-        os.chdir("d")
-    Path("x.txt").write_bytes(b"deep")
+def test_a_deep_folder_is_no_matter(tmp_path: Path) -> None:
+    depth = 300
+    (tmp_path / ("d/" * depth)).mkdir(parents=True)
+    (tmp_path / ("d/" * depth) / "x.txt").write_bytes(b"deep")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + depth // 2)
     try:
-        assert list(folder_tree(tmp_path).sizes) == ["d/" * 1500 + "x.txt"]
-    finally:  # what removes the folders of tests goes down by recursion
-        Path("x.txt").unlink()
-        for _ in range(1500):
-            os.chdir("..")
-            os.rmdir("d")
+        found = folder_tree(tmp_path)
+    finally:
+        sys.setrecursionlimit(before)
+    assert list(found.sizes) == ["d/" * depth + "x.txt"]
 
 
 def test_an_archive_that_is_no_zip_is_refused(tmp_path: Path) -> None:
