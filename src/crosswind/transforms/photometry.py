@@ -209,9 +209,9 @@ def _flat(x: Tensor) -> Tensor:
 
 def _counts(places: Tensor, size: int) -> Tensor:
     """How often each number below `size` occurs: whole numbers [size]."""
-    if places.device.type != "cuda":
+    if places.device.type == "cpu":
         return torch.bincount(places, minlength=size)
-    # A CUDA device would be asked for the largest one, and adds in whatever order its blocks end.
+    # Another device would be asked for the largest one, and adds in whatever order its blocks end.
     ends = torch.searchsorted(places.sort().values, torch.arange(size + 1, dtype=places.dtype, device=places.device))
     return ends.diff()
 

@@ -1,0 +1,76 @@
+"""RandAugment as a method; what it shares with the other augmentations is in `test_augmentations`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import run
+
+from crosswind.core.knobs import knobs_of
+from crosswind.data.derive import training_keys
+from crosswind.methods.base import Info
+from crosswind.methods.randaugment import RandAugment
+from crosswind.transforms.policies.randaugment import ALL
+
+KEYS = training_keys(np.arange(64), 0, 0)
+GREY = torch.randint(64, 192, (64, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+LIGHT = GREY + 60  # up to 251: solarize begins below at most magnitudes
+
+
+def info(side: int) -> Info:
+    return Info((3, side, side), 2, 60)
+
+
+def test_every_operation_of_the_transform_can_be_alone() -> None:
+    (domain,) = (item.domain for item in knobs_of(RandAugment) if item.name == "operations")
+    assert set(domain.strip("{}").split(", ")) == {"all", *ALL} and len(ALL) == 14
+
+
+@pytest.mark.parametrize("operation", [name for name in ALL if name != "identity"])
+def test_an_operation_alone_changes_pictures_as_no_other_does(operation: str) -> None:
+    (view,) = RandAugment(count=1, magnitude=15, operations=operation).views()
+    assert view is not None
+    made = view(LIGHT, KEYS)
+    assert not torch.equal(made, LIGHT)
+    for other in ALL:
+        if other != operation:
+            (beside,) = RandAugment(count=1, magnitude=15, operations=other).views()
+            assert beside is not None and not torch.equal(made, beside(LIGHT, KEYS)), other
+
+
+def test_without_an_operation_pictures_stay_as_they_are() -> None:
+    assert RandAugment(count=0).views() == (None,)
+
+
+@pytest.mark.parametrize("operation", ["all", *ALL])
+@pytest.mark.parametrize("magnitude", [0, 1, 2, 5])
+def test_who_is_idle_is_told_and_nobody_else_is(operation: str, magnitude: int) -> None:
+    """A level is 1/30 of 150/331 of the side: of 64 pixels 0.97 at level 1, which is none, and 1.93 at level 2, which is one.
+
+    Shears and turns that are too weak to move a pixel of so small a picture are not looked for: at level 2 they do.
+    """
+    method = RandAugment(magnitude=magnitude, operations=operation)
+    wide = torch.randint(0, 256, (64, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8).div(
+        2, rounding_mode="floor"
+    )
+    wide = wide + 128  # half of the levels, the highest among them
+    (view,) = method.views()
+    assert view is not None
+    idle = torch.equal(view(wide, KEYS), wide)
+    assert bool(method.doubts(method.state(info(64)))) == idle
+    assert idle == (
+        operation == "identity"
+        or (magnitude == 0 and operation not in ("all", "solarize", "autocontrast", "equalize"))
+        or (magnitude == 1 and operation in ("translate-x", "translate-y", "posterize"))
+        or (magnitude == 2 and operation == "posterize")
+    )
+
+
+def test_an_idle_run_says_that_it_is_erm() -> None:
+    assert (
+        "randaugment: 'translate-x' does nothing at magnitude 5 to pictures of this size, so this run is ERM"
+        in run(RandAugment(operations="translate-x"), steps=1).warnings
+    )  # 0.6 of the world's 8 pixels
+    assert not run(RandAugment(operations="translate-x", magnitude=9), steps=1).warnings
+    assert "so this run is ERM" in run(RandAugment(count=0), steps=1).warnings[0]
