@@ -99,6 +99,15 @@ def test_bad_input_is_one_sentence(words: list[str], sentence: str, tmp_path: Pa
     assert not root.exists() or [place.name for place in root.iterdir()] == [".toy.part"]
 
 
+def test_an_interrupt_says_that_what_is_done_is_kept(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("crosswind.data.prepared.making.prepare", interrupted)
+    assert _status(["prepare", "toy", "--root", str(tmp_path)]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted; what is done is kept, the same command goes on"
+
+
 def test_lists_say_what_is_ready(tmp_path: Path, originals: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
 

@@ -85,12 +85,13 @@ def _status(arguments: Sequence[str] | None) -> int:
     except _ClickException as error:
         return _refuse(one_line(error.format_message()))
     except (typer.Abort, KeyboardInterrupt):
-        print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
-        return 130
+        result = 130  # what newer typer returns
     except BrokenPipeError:
         # The reader (head, less) went away; what it wanted it has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    if result == 130:
+        print("interrupted; what is done is kept, the same command goes on", file=sys.stderr)
     return result if isinstance(result, int) else 0
 
 

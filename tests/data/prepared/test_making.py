@@ -202,6 +202,17 @@ def test_killed_half_way_the_next_call_goes_on(store: str, tmp_path: Path, calm:
     assert content(root / "toy") == content(calm / store / "toy") and left(root) == ["toy"]
 
 
+def test_interrupted_what_is_done_is_kept(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: str, done: int, __: int) -> None:
+        if done >= 3 * CHUNK:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(Toy(root=str(tmp_path)), originals=str(originals), on_progress=interrupt)
+    assert left(tmp_path) == [".toy.part"]
+    assert prepare(Toy(root=str(tmp_path)), originals=str(originals)).rows_before == 3 * CHUNK
+
+
 @rounds()
 def test_killed_at_any_time(number: int, tmp_path: Path, calm: Path, originals: Path) -> None:
     chance = random.Random(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 from tests.data.prepared.toys import Toy, write_originals
@@ -27,6 +28,9 @@ def test_ready_is_what_can_be_opened(tmp_path: Path) -> None:
     assert said(root)["toy"] == "ready (flip=True)"
     states = readiness([facts("sources", "toy")], root)
     assert [Path(copy["folder"]).name for copy in states["toy"].copies] == ["toy", "toy-flip=true"]
+    prepare(Toy(root=str(root), words="a long word " * 3), originals=originals)
+    assert said(root)["toy"] == "ready (2 with settings)"
+    shutil.rmtree(readiness([facts("sources", "toy")], root)["toy"].copies[-1]["folder"])
     os.truncate(root / "toy/pixels.npy", 10)
     assert said(root)["toy"] == "in part (flip=True)"
     card = json.loads((root / "toy-flip=true/prepared.json").read_text())

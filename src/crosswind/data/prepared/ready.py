@@ -12,7 +12,7 @@ from crosswind.data.prepared.places import copies_under
 
 __all__ = ["Readiness", "is_prepared", "readiness"]
 
-ALWAYS = "always"
+ALWAYS, MOST_WORDS = "always", 30
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,12 @@ class Readiness:
 
     @property
     def text(self) -> str:
-        """The word, with the settings of the copies that are not the default ones."""
+        """The word, with the settings of the copies that are not the default ones; their number where that would be long."""
         others = [", ".join(f"{name}={value}" for name, value in item["other"].items()) for item in self.copies if item["other"]]
-        return f"{self.word} ({'; '.join(others)})" if others else self.word
+        words = "; ".join(others)
+        if len(words) > MOST_WORDS:
+            words = f"{len(others)} with settings"
+        return f"{self.word} ({words})" if others else self.word
 
 
 def is_prepared(known: Facts) -> bool:
