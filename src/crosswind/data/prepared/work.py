@@ -61,6 +61,8 @@ def claimed(work: Path, name: str) -> Iterator[None]:
         yield
     finally:
         if handle >= 0:
+            with contextlib.suppress(OSError):
+                work.rmdir()  # where nothing was begun
             os.close(handle)
 
 
