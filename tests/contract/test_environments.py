@@ -17,8 +17,18 @@ from crosswind.studies.store import Store
 
 FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.") and item.needs and item.needs.environments]
 NAMES = [item.name for item in FACTS]
+# Those that can do with a single environment: they then say so, at planning and with their numbers.
+SINGLE = [
+    item.name
+    for item in listing("methods")
+    if item.module.startswith("crosswind.")
+    and item.needs
+    and item.needs.sampler == "per-environment"
+    and not item.needs.environments
+]
 # A switch must come before the last of 12 steps.
 METHODS: dict[str, dict[str, Any]] = {item.name: dict.fromkeys(item.needs.switches, 6) for item in FACTS if item.needs}
+METHODS |= {name: {} for name in SINGLE}
 SC = {"type": "spurious-correlation", "attribute": "ink"}
 STUDY: dict[str, Any] = {
     "data": {
@@ -50,7 +60,7 @@ def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path)
         drive(store, plan.runs, engine)
         rows = [row for row in store.results("environments") if row["rule"] == "last" and row["set"] == "test"]
     found = {row["method"]: row for row in rows}
-    assert set(found) == {"erm", *NAMES} and {row["status"] for row in rows} == {"finished"}
+    assert set(found) == {"erm", *NAMES, *SINGLE} and {row["status"] for row in rows} == {"finished"}
     losses = {name: row["metrics"]["nll"] for name, row in found.items()}
     assert len(set(losses.values())) == len(losses), losses
 
@@ -60,7 +70,7 @@ def doubted(name: str, **changes: Any) -> bool:
     return any(text.endswith(told) for text in planned(methods={"erm": {}, name: METHODS[name]}, **changes).warnings)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *SINGLE])
 def test_environments_tied_to_the_class_are_warned_of(name: str) -> None:
     """Ten classes share three inks: an ink has several classes, yet each class one ink. Of size the class says nothing."""
     for counterexamples, warned in ((0.0, True), (0.01, True), (0.2, False)):
@@ -77,6 +87,15 @@ def test_single_environment_is_refused_at_planning(name: str) -> None:
         NeedsError, match=rf"methods.{name} \(.*: needs at least two environments with training rows, and there is 1"
     ):
         planned(shifts={"SC": only}, sizes={"equal": "all"}, methods={"erm": {}, name: METHODS[name]}, environments=["size"])
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_single_environment_is_doubted_at_planning(name: str) -> None:
+    only = {"type": "only", "attribute": "size", "values": ["small"]}
+    told = f"{name} compares environments, but here all training rows are of one, so it compares parts of it"
+    for environments, warned in ((["size"], True), (["ink", "size"], False)):
+        plan = planned(shifts={"SC": only}, sizes={"equal": "all"}, methods={"erm": {}, name: {}}, environments=environments)
+        assert any(text.endswith(told) for text in plan.warnings) == warned
 
 
 @pytest.mark.parametrize("name", [item.name for item in FACTS if item.needs and item.needs.switches])

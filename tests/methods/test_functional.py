@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
-from crosswind.methods.functional import frozen, group_means, row_losses
+from crosswind.methods.functional import (
+    frozen,
+    group_means,
+    kernel_distance,
+    mixtures,
+    moment_distances,
+    row_keys,
+    row_losses,
+)
 
 
 def test_group_means_are_those_of_a_plain_loop() -> None:
@@ -37,3 +46,62 @@ def test_frozen_stays_in_evaluation_mode_inside_a_training_parent() -> None:
     parent(torch.rand(4, 2) + 3)
     assert parent[0].running_mean.abs().sum() > 0 and parent[1][0].running_mean.abs().sum() == 0  # type: ignore[index,union-attr,operator]
     assert not any(p.requires_grad for p in parent[1].parameters())
+
+
+# -- distances of groups; mmd and deepcoral test them through their losses -------------------------------------------------------
+
+
+def test_distances_of_one_row_and_of_no_pair_are_zero() -> None:
+    one = torch.ones(1, 3, requires_grad=True)
+    total = kernel_distance(one, torch.tensor([1]), 3) + sum(moment_distances(one, torch.tensor([1]), 3))
+    total.backward()
+    assert total.item() == 0.0 and one.grad is not None and one.grad.tolist() == [[0.0, 0.0, 0.0]]
+
+
+# -- random numbers of rows ------------------------------------------------------------------------------------------------------
+
+
+def test_row_keys_go_with_ids_and_not_with_places() -> None:
+    ids = torch.tensor([7, 3, 7, 10**12])
+    torch.manual_seed(0)
+    keys = row_keys(ids)
+    torch.manual_seed(0)
+    assert torch.equal(row_keys(ids.flip(0)), keys.flip(0))
+    assert keys[0] == keys[2] and len(set(keys.tolist())) == 3 and int(keys.min()) >= 0
+    assert not torch.equal(row_keys(ids), keys)
+
+
+def test_row_keys_are_even_and_tell_nothing_of_neighbours() -> None:
+    """Ids in a row: shares of 16 bins within 5 standard deviations, keys and next keys, and next draws, uncorrelated."""
+    torch.manual_seed(1)
+    keys, others = (row_keys(torch.arange(40000)).double() / 2.0**63 for _ in range(2))
+    counts = torch.bincount((keys * 16).long(), minlength=16)
+    assert (counts - 2500).abs().max() < 5 * (2500 * 15 / 16) ** 0.5
+    for one, two in ((keys[:-1], keys[1:]), (keys, others)):
+        assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 5 / 200
+
+
+# -- mixtures --------------------------------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_an_environments_rows_is_as_likely_in_a_mixture() -> None:
+    """Four rows of one environment and three of another: 5 x 4 pairs of numbers, each of chance 1/20, in 4000 draws 200 +- 14."""
+    torch.manual_seed(0)
+    ids, environment = torch.arange(7) * 3, torch.tensor([0, 2, 0, 2, 0, 2, 0])
+    counts = torch.zeros(5, 4)
+    for _ in range(4000):
+        went = mixtures(ids, environment, torch.tensor([40, 0, 30]))
+        counts[int(went[environment == 0].sum()), int(went[environment == 2].sum())] += 1
+    assert (counts - 200).abs().max() < 5 * 14
+
+
+@pytest.mark.parametrize("rows", [[0, 9], [9]])
+def test_one_environment_is_cut_into_random_halves(rows: list[int]) -> None:
+    """Every row goes to either mixture with chance 1/2, each for itself: of 64 rows 32 +- 4, two rows alike half the time."""
+    torch.manual_seed(0)
+    environment = None if len(rows) == 1 else torch.ones(64, dtype=torch.int64)
+    drawn = torch.stack([mixtures(torch.arange(64), environment, torch.tensor(rows)) for _ in range(400)]).double()
+    assert abs(drawn.sum(1).mean() - 32) < 5 * 4 / 20 and drawn.sum(1).std() < 5
+    assert (drawn.mean(0) - 0.5).abs().max() < 5 * 0.5 / 20
+    alike = (drawn[:, :-1] == drawn[:, 1:]).double().mean(0)
+    assert (alike - 0.5).abs().max() < 5 * 0.5 / 20

@@ -46,13 +46,13 @@ class Sets:
     report: dict[str, Any] = field(default_factory=dict)
 
 
-def dataset(n: int = 200) -> AttributedDataset:
-    """Row i has class i % 2 and tint (i // 2) % 2; pixels are noise around both."""
+def dataset(n: int = 200, tint: float = 30) -> AttributedDataset:
+    """Row i has class i % 2 and tint (i // 2) % 2, of `tint` grey levels; pixels are noise around both."""
     codes = np.stack([np.arange(n) % 2, np.arange(n) // 2 % 2]).astype(np.uint8)
     table = AttributeTable((Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes)
     noise = np.random.default_rng(7).normal(0, 40, (n, SIDE, SIDE, 3))
     pixels = 110 + 36 * codes[0][:, None, None, None] + noise
-    pixels[np.arange(n), :, :, np.where(codes[1], 2, 0)] += 30
+    pixels[np.arange(n), :, :, np.where(codes[1], 2, 0)] += tint
     kept = pixels.clip(0, 255).astype(np.uint8)
     return AttributedDataset("tiny", table, lambda rows: kept[rows], (SIDE, SIDE, 3))
 

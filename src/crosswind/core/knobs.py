@@ -75,7 +75,8 @@ def choose(*values: Any) -> Log:
 class Knob:
     """One declared hyperparameter.
 
-    `domain` is an interval `"[0, inf)"` for numbers or a set `"{a, b}"` for words; empty means that the class itself checks.
+    `domain` is an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for words; empty means that the class
+    itself checks.
     `annotation` is the text of the field's type. `grid` maps a paper's key to the values that it searched.
     """
 
@@ -255,6 +256,13 @@ def check(item: Knob, value: Any, path: str) -> Any:
         if "None" in kinds:
             return None
         raise InputError(path, f"must be {_expected(item)}, not null")
+    if "list[float]" in kinds:
+        if not isinstance(value, list) or not value:
+            raise InputError(path, f"must be {_expected(item)}, not {shown(value)}")
+        found = [_coerce(["float"], one, path, item) for one in value]
+        for one in found:
+            _within(item, one, path)
+        return found
     plain = {"int", "float", "str", "bool"}
     simple = [kind for kind in kinds if kind in plain]
     if simple and all(kind in plain or kind == "None" for kind in kinds):
@@ -291,7 +299,7 @@ def _expected(item: Knob) -> str:
     if "Any" in parts:
         return item.doc or "given"  # what it is in words, since its type says nothing
     names |= {part: "a mapping" for part in parts if part.startswith("dict[")}
-    names |= {part: "a list" for part in parts if part.startswith("list[")}
+    names |= {part: "a list" for part in parts if part.startswith("list[")} | {"list[float]": "a list of numbers"}
     kinds = " or ".join(names.get(part, part) for part in parts)
     return f"{kinds} in {item.domain}" if item.domain else kinds
 

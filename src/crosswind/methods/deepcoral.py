@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast, final
 
 import torch
-from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
-from crosswind.methods.functional import membership, row_losses, without_autocast
+from crosswind.methods.functional import moment_distances, row_losses
 
 if TYPE_CHECKING:
     from crosswind.models.build import Model
@@ -74,39 +73,10 @@ class DeepCORAL(Method):
         model = cast("Model", modules["model"])
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
-        means, covariances = _differences(features, batch.environment, len(state["environment_rows"]))
+        means, covariances = moment_distances(features, batch.environment, len(state["environment_rows"]))
         width = features.shape[1]
         if self.form == "covariance":
             apart = covariances / (4 * width**2)
         else:
             apart = means / width + covariances / width**2
         return Loss(classed + self.weight * apart, {"classification": classed.detach(), "alignment": apart.detach()})
-
-
-def _differences(features: Tensor, environment: Tensor, many: int) -> tuple[Tensor, Tensor]:
-    """The mean over pairs of environments of |m_i - m_j|^2, and of |C_i - C_j|_F^2; 0 where there is no pair.
-
-    `features` [n, d], `environment` int64 [n] in [0, many). At least float32, whatever the arithmetic around it.
-    """
-    with without_autocast(features):
-        wide = features.float() if features.dtype in (torch.bfloat16, torch.float16) else features
-        members = membership(environment, many).to(wide.dtype)
-        counts = members.sum(0)
-        means = members.T @ wide / counts.clamp(min=1.0)[:, None]
-        # The squared distances of all pairs of k points add up to k times those from their mean.
-        seen = (counts > 0).to(wide.dtype)
-        spread = (seen[:, None] * (means - (seen @ means) / seen.sum())).square().sum()
-        # <C_i, C_j> from the n x n products of centred rows: no d x d matrix for each of perhaps many environments.
-        centred = wide - members @ means
-        shares = members / (counts - 1.0).clamp(min=1.0)
-        inner = shares.T @ (centred @ centred.T).square() @ shares
-        usable = (counts > 1).to(wide.dtype)
-        inner = usable[:, None] * inner * usable
-        summed = usable.sum() * inner.diagonal().sum() - inner.sum()
-        return seen.sum() * spread / _pairs(seen), summed / _pairs(usable)
-
-
-def _pairs(flags: Tensor) -> Tensor:
-    """The number of pairs of flagged members, at least 1 to divide by."""
-    k = flags.sum()
-    return (k * (k - 1.0) / 2.0).clamp(min=1.0)

@@ -77,7 +77,11 @@ def check_forms(models: Mapping[str, dict[str, Any]], shape: Shape | None, point
 def doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:
     """What a method may do to its own end on these rows, a sentence each."""
     needs = method.facts.needs
-    if needs is None or not needs.environments or not counts.environment_is_class(split["environments"]):
+    if needs is None or not (needs.environments or needs.sampler == "per-environment"):
+        return []
+    if counts.count(split["environments"], with_label=False) < 2:
+        return [f"{method.label} compares environments, but here all training rows are of one, so it compares parts of it"]
+    if not counts.environment_is_class(split["environments"]):
         return []
     tied = "here they and the classes nearly tell each other, so aligning them erases the label"
     return [f"{method.label} aligns environments, but {tied}"]
