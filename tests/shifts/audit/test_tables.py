@@ -125,6 +125,11 @@ def test_spellings_that_differ_by_case_are_noted() -> None:
     assert found.columns[1].values == ("Red", "blue", "red")
 
 
+def test_a_single_missing_number_is_missing() -> None:
+    found = read_tables({"y": ["a"], "x": [float("nan")]}, {"y": ["a", "b"], "x": [float("nan"), 2.5]}, "y").columns[1]
+    assert found.values == ("2.5", "(missing)") and found.train.tolist() == [1] and found.target.tolist() == [1, 0]
+
+
 def test_rows_without_a_label_are_left_out() -> None:
     train = {"y": ["a", "b", None, "a"], "x": [1, 2, 3, 1]}
     found = read_tables(train, {"y": ["a", "b"], "x": [1, 2]}, "y")

@@ -205,7 +205,7 @@ def test_many_classes_and_values_hide_no_correlation(classes: int, values: int) 
         matched = np.arange(max(classes, values)) % values if classes >= values else np.arange(classes) * (values // classes)
         return {"y": y, "a": np.where(generator.random(1500) < tie, matched[y], generator.integers(0, values, 1500))}
 
-    assert ("a", SC) in audit(table(0, 0.7), table(1, 0.0), "y").shifts
+    assert audit(table(0, 0.7), table(1, 0.0), "y").shifts == [("a", SC)]
 
 
 def test_same_seed_same_audit_and_verdicts_do_not_depend_on_it() -> None:

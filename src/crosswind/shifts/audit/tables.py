@@ -191,6 +191,8 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     column = frame.get_column(name).alias("cell")
     if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
         return f"holds {str(column.dtype).lower()} values"
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
     distinct = column.unique()
     text = distinct.cast(polars.String, strict=False).str.strip_chars()
     lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
