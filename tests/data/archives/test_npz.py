@@ -139,6 +139,16 @@ def header(shape: str, kind: str = "|u1", version: bytes = b"\1\0", size: int = 
     return b"\x93NUMPY" + version + len(text).to_bytes(2 if version == b"\1\0" else 4, "little") + text
 
 
+@pytest.mark.parametrize("version", [b"\1\0", b"\2\0"])
+def test_headers_of_python_2_are_read_without_a_warning(tmp_path: Path, version: bytes) -> None:
+    text = header("(700L, 8L, 8L, 3L)", version=version)
+    (tmp_path / "a.npy").write_bytes(text + IMAGES.tobytes())
+    assert np.array_equal(read_array(tmp_path / "a.npy", WANTED), IMAGES)
+    assert np.array_equal(rows_mapped(tmp_path / "a.npy", None, WANTED), IMAGES)
+    path = write(tmp_path / "b.npz", images=text + IMAGES.tobytes())
+    assert np.array_equal(np.concatenate(list(rows_of_member(path, "images", WANTED, 100))), IMAGES)
+
+
 @pytest.mark.parametrize(
     ("bytes_", "words"),
     [

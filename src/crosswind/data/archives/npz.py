@@ -7,10 +7,13 @@ before any memory is taken. Large arrays are read by rows, in order, or laid onc
 from __future__ import annotations
 
 import contextlib
+import io
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from crosswind.data.archives.zips import ZipArchive
 __all__ = ["Expected", "Header", "header_of", "keys_of", "read_array", "read_arrays", "rows_mapped", "rows_of_member", "sums_of"]
 
 LIMIT = 1 << 30
+LONGEST_HEADER = 20_000  # bytes; NumPy takes 10,000
 # Whatever the ratio, an array takes the memory that its header says, and that is bounded or expected.
 _BOUNDS = Bounds(members=1000, size=1 << 42, ratio=math.inf)
 _KINDS = {"integers": "iu", "floats": "f", "numbers": "iuf", "text": "US", "booleans": "b"}
@@ -185,15 +189,23 @@ def _by_rows(part: Part, expected: Expected) -> Header:
     return header
 
 
+def _head(part: Part, version: tuple[int, int]) -> IO[bytes]:
+    """The bytes of a header after its version, as Python 3 writes them: NumPy warns of Python 2's lengths, such as `700L`."""
+    length = part.read({(1, 0): 2, (2, 0): 4}[version])
+    # NumPy refuses a longer header itself, by its length alone.
+    text = part.read(min(int.from_bytes(length, "little"), LONGEST_HEADER))
+    return io.BytesIO(length + re.sub(rb"(?<=\d)L\b", b" ", text))
+
+
 def _header(part: Part, expected: Expected) -> Header:
     """The header, read from the beginning of an array's bytes, in agreement with what is expected and with what follows."""
     readers: dict[tuple[int, int], Callable[..., Any]] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     try:
         version = npy.read_magic(part)  # type: ignore[arg-type]  # it wants `read` alone
-        shape, by_column, dtype = readers[version](part)
+        shape, by_column, dtype = readers[version](_head(part, version))
     except KeyError:
         raise DataError(f"{part.label} is an array of a version that is not read here: {version}") from None
-    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
+    except (ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise DataError(f"{part.label} is not a NumPy array: {error}") from None
     expected.check(part.label, dtype, tuple(shape))
     header = Header(dtype, tuple(shape), bool(by_column) and len(shape) > 1, part.size - part.left)
