@@ -138,7 +138,7 @@ def audit_page(audit: Audit, picture: str) -> str:
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         "<title>Audit</title><style>",
         "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;color:#1d2733;background:#fff}",
-        "svg{max-width:100%;height:auto}pre{overflow-x:auto;font-size:13px;white-space:pre-wrap}table{border-collapse:collapse}",
+        "svg{max-width:100%;height:auto;overflow:visible}pre{overflow-x:auto;font-size:13px;white-space:pre-wrap}table{border-collapse:collapse}",
         "td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #dfe3e8}",
         "td:first-child,th:first-child{text-align:left}",
         "</style></head><body>",

@@ -200,7 +200,9 @@ class _Judge:
                 Verdict(kind, "no shift", words.tv_none(raw), raw) if raw.high < size else Verdict(kind, "cannot tell", said, raw)
             )
         p = self.p(kind)
-        left = Interval(part.tv_left, max(0.0, part.tv_left - raw.value + raw.low), part.tv_left + raw.high - raw.value)
+        # Reweighting adds distance by chance; what no test finds is not more than was measured.
+        tv = part.tv_left if p < LEVEL else min(part.tv_left, raw.value)
+        left = Interval(tv, max(0.0, tv - raw.value + raw.low), tv + raw.high - raw.value)
         moved = homogeneity(self.train[seen], self.target[seen]) < math.log(LEVEL)  # whatever explains it
         if p < LEVEL and moved and left.value >= least and raw.value >= least:
             said = words.drifted(self.values, seen, self.label.name if part.with_label else None)
