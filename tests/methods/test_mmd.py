@@ -156,8 +156,10 @@ def test_median_width_follows_features_where_fixed_widths_have_no_slope() -> Non
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("others", [0, 1, 4])
 def test_rows_that_coincide_give_numbers(others: int, dtype: torch.dtype) -> None:
-    """Most rows, or all, are the same one: the median is 0. The width is then that of the mean distance, not of its rounding."""
+    """Most rows, or all, are the same one: the median is 0, or what rounding leaves. The width is then the mean distance's."""
     x = torch.randn(1, 8, generator=torch.Generator().manual_seed(0)).repeat(32, 1).to(dtype) * 10
+    if others:
+        x += 1e-5 * torch.randn(32, 8, generator=torch.Generator().manual_seed(2)).to(dtype)
     x[:others] += 5 * torch.randn(others, 8, generator=torch.Generator().manual_seed(1)).to(dtype)
     zeros = torch.zeros(32, dtype=torch.int64)
     given = Batch(x.requires_grad_(), zeros, zeros, zeros, torch.arange(32) % 2)
@@ -192,8 +194,8 @@ def test_same_features_in_both_environments_cost_nothing() -> None:
     assert abs(alignment(batch(np.concatenate([x, x]), [0] * 16 + [1] * 16)).item()) < 1e-12
 
 
-def test_bf16_features_far_from_the_origin_are_compared_in_float32() -> None:
-    x = (torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) + 30).bfloat16()
+def test_bf16_features_are_compared_in_float32() -> None:
+    x = (torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) + 3).bfloat16()
     zeros = torch.zeros(32, dtype=torch.int64)
     found = {}
     for name, rows in {"coarse": x, "exact": x.double()}.items():
@@ -201,6 +203,21 @@ def test_bf16_features_far_from_the_origin_are_compared_in_float32() -> None:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "coarse"):
             found[name] = alignment(given, 2).item()
     assert found["coarse"] == pytest.approx(found["exact"], rel=1e-4)
+
+
+def test_no_kernel_is_above_1_by_rounding() -> None:
+    """Two far clusters of rows that are nearly the same: a squared distance below 0 would be blown up by a narrow width."""
+    generator = torch.Generator().manual_seed(0)
+    x = 1000 * torch.randn(2, 8, generator=generator).repeat(16, 1) + 1e-3 * torch.randn(32, 8, generator=generator)
+    zeros = torch.zeros(32, dtype=torch.int64)
+    assert abs(alignment(Batch(x, zeros, zeros, zeros, torch.arange(32) // 2 % 2), 2, widths=DOMAINBED).item()) < 2 * 7
+
+
+def test_features_far_from_the_origin_keep_their_digits() -> None:
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) + 300
+    zeros = torch.zeros(32, dtype=torch.int64)
+    found = [alignment(Batch(rows, zeros, zeros, zeros, torch.arange(32) % 2), 2).item() for rows in (x, x.double())]
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("value", [[], [1.0, -1.0], [0], 0.5, ["a"], [True], [math.inf]])

@@ -89,12 +89,11 @@ def kernel_distance(
     """
     with without_autocast(features):
         wide = _wide(features)
-        same = torch.eye(len(wide), dtype=torch.bool, device=wide.device)
         # Distances are the same from anywhere; from the middle of the rows the differences below lose fewest digits.
         centred = wide - wide.mean(0)
         products = centred @ centred.T
         norms = products.diagonal()
-        squared = (norms[:, None] + norms - 2.0 * products).clamp(min=0.0).masked_fill(same, 0.0)
+        squared = (norms[:, None] + norms - 2.0 * products).clamp(min=0.0)  # exactly 0 of a row and itself
         scales = [_doubled_median(squared)] if widths is None else [2.0 * width**2 for width in widths]
         kernel = torch.stack([torch.exp(-squared / scale) for scale in scales]).sum(0)
         members = membership(group, many).to(wide.dtype)
@@ -103,6 +102,7 @@ def kernel_distance(
         inner = shares.T @ kernel @ shares
         if not unbiased:
             return _mean_distance(inner, (counts > 0).to(wide.dtype))
+        same = torch.eye(len(wide), dtype=torch.bool, device=wide.device)
         others = (members * (kernel.masked_fill(same, 0.0) @ members)).sum(0) / (counts * (counts - 1.0)).clamp(min=1.0)
         inner = torch.where(torch.eye(many, dtype=torch.bool, device=wide.device), others, inner)
         return _mean_distance(inner, (counts > 1).to(wide.dtype))
@@ -111,14 +111,12 @@ def kernel_distance(
 def _doubled_median(squared: Tensor) -> Tensor:
     """2 w^2 of the median heuristic, a scalar; `squared` [n, n]: squared distances of rows."""
     n = len(squared)
-    if n < 2:
-        return squared.new_ones(())
     above = torch.triu_indices(n, n, 1, device=squared.device)
     apart = squared[above[0], above[1]]
     # torch's own derivative of a median asks the CPU's tensor for its value.
     middle = (apart.detach() == apart.detach().median()).to(apart.dtype)
     scale = torch.maximum((apart * middle).sum() / middle.sum(), 1e-3 * squared.mean())
-    return 2.0 * torch.where(scale > 0, scale, torch.ones_like(scale))
+    return 2.0 * torch.where(scale > 0, scale, torch.ones_like(scale))  # a single row has no median, and any width will do
 
 
 def _mean_distance(inner: Tensor, usable: Tensor) -> Tensor:
