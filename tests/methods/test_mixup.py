@@ -62,6 +62,21 @@ def test_labels_go_with_the_partners_images(monkeypatch: pytest.MonkeyPatch) -> 
     assert total.item() == pytest.approx(nn.functional.cross_entropy(x[[2, 2, 0]], torch.tensor([1, 1, 0])).item())
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_blend_is_that_of_the_images_in_their_layout(monkeypatch: pytest.MonkeyPatch, layout: torch.memory_format) -> None:
+    class Flat(Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).flatten(1)[:, :2]
+
+    fix(monkeypatch, 0.25, [2, 2, 0])
+    x = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=layout)
+    model, zeros = Flat(), torch.zeros(3, dtype=torch.int64)
+    given = Batch(x, zeros, zeros, zeros, zeros)
+    Mixup().loss({"model": model}, given, {"environment_rows": torch.tensor([2, 1])})
+    assert model.came.is_contiguous(memory_format=layout)
+    assert torch.allclose(model.came, 0.25 * x + 0.75 * x[[2, 2, 0]])
+
+
 def circle(found: Tensor, environment: list[int]) -> dict[int, int]:
     """To which environment the rows of each are sent; it must be the same for all of them."""
     sent: dict[int, set[int]] = {}

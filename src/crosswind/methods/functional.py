@@ -112,10 +112,10 @@ def _doubled_median(squared: Tensor) -> Tensor:
     """2 w^2 of the median heuristic, a scalar; `squared` [n, n]: squared distances of rows."""
     n = len(squared)
     above = torch.triu_indices(n, n, 1, device=squared.device)
-    apart = squared[above[0], above[1]]
     # torch's own derivative of a median asks the CPU's tensor for its value.
-    middle = (apart.detach() == apart.detach().median()).to(apart.dtype)
-    scale = torch.maximum((apart * middle).sum() / middle.sum(), 1e-3 * squared.mean())
+    held = squared.detach()
+    middle = (held == held[above[0], above[1]].median()).to(held.dtype)
+    scale = torch.maximum((squared * middle).sum() / middle.sum(), 1e-3 * squared.mean())
     return 2.0 * torch.where(scale > 0, scale, torch.ones_like(scale))  # a single row has no median, and any width will do
 
 

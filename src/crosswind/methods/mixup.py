@@ -77,7 +77,7 @@ class Mixup(Method):
         assert batch.environment is not None
         partner = _partners(batch.ids, batch.environment, len(state["environment_rows"]))
         share = _symmetric_beta(self.alpha, (), batch.x.device)
-        logits = modules["model"](torch.lerp(batch.x, batch.x[partner], (1.0 - share).to(batch.x.dtype)))
+        logits = modules["model"](torch.lerp(batch.x, _taken(batch.x, partner), (1.0 - share).to(batch.x.dtype)))
         own, other = row_losses(logits, batch.y).mean(), row_losses(logits, batch.y[partner]).mean()
         return Loss(share * own + (1.0 - share) * other)
 
@@ -97,6 +97,13 @@ def _partners(ids: Tensor, environment: Tensor, many: int) -> Tensor:
     ahead = (turns - turns[:, None] - 1) % many + 1  # steps from each to each other one; to itself once round
     following = torch.where(counts > 0, ahead, many + 1).argmin(1)[turn]
     return places[starts[following] + rank % counts[following]]
+
+
+def _taken(x: Tensor, rows: Tensor) -> Tensor:
+    """`x[rows]` in the memory layout of x, which indexing keeps at twice the time."""
+    if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        return x.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
+    return x.index_select(0, rows)
 
 
 def _symmetric_beta(alpha: float, shape: tuple[int, ...], device: torch.device) -> Tensor:
