@@ -26,7 +26,7 @@ class AutoAugment(Method):
     Assumes: the label survives what the policy does, colours inverted or solarised among it, and what helped where the policy was
         searched helps here. Nothing is searched here. Evaluation and validation see rows as they are.
     Knobs: policy imagenet; Jeon et al. 2025 take cifar10 for dSprites, Shapes3D and SmallNORB, imagenet for all others (table 9),
-        which a study writes as an entry for each kind of data: a method knows no data set's name.
+        which the study of each says: a method knows no data set's name.
     Limits: none, a policy's probabilities are fixed and none leaves every picture as it is.
     Deviations: those of the transform: consecutive geometric operations are resampled once, as is told there.
     Reference:
