@@ -45,10 +45,10 @@ class SagNet(Method):
         ("layer2", "block2"), where the authors have it. mixing 1, the largest a. adversary_lr null: the study's. Under Adam a step
         has the size of the learning rate whatever the weight, so that there adversary_lr says how strong the adversary is.
     Limits: at weight 0 and mixing 0 the model is "erm", and the style network looks on.
-    Deviations: standard deviations are interpolated, as in the paper, where the authors' code has variances. The adversary has no
+    Deviations: standard deviations are interpolated, where the authors' code interpolates variances. The adversary has no
         weight decay: the model's own step has decayed these parameters. The authors' code has dropout before the heads, and
-        augments. DomainBed's takes the final features for z, whose style is then two numbers a row, and its adversary moves the
-        whole network. The study's optimiser trains all three, where the paper has SGD.
+        augments. DomainBed takes the final features for z, whose style is then two numbers a row, and its adversary moves the
+        whole featuriser. The study's optimiser trains all three, where the paper has SGD.
     Reference:
         @inproceedings{nam2021reducing, title={Reducing Domain Gap by Reducing Style Bias}, author={Nam, Hyeonseob and Lee, HyunJae
         and Park, Jongchan and Yoon, Wonjun and Yoo, Donggeun}, booktitle={CVPR}, year={2021}}
