@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _status(arguments: Sequence[str] | None) -> int:
+    # A picture that PIL warns of is refused in a sentence, or read as it should be: damaged EXIF data are common in photographs.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     command = typer.main.get_command(app)
     try:
         result = command.main(args=None if arguments is None else list(arguments), prog_name="crosswind", standalone_mode=False)

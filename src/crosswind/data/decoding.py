@@ -22,6 +22,10 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tif
 """The endings, in lower case, by which a file in a folder is taken for an image."""
 
 
+# Of the many formats that PIL knows, those that hold pictures: PIL hands PostScript, for one, to a program outside.
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000")
+
+
 class Refused(Exception):
     """Why bytes are not taken as an image, as the end of a sentence; which file it is about is added where it is known."""
 
@@ -52,7 +56,7 @@ def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise Refused("cannot be checked: PIL's LOAD_TRUNCATED_IMAGES is switched on in this program")
     try:
-        with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as opened:
+        with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=_FORMATS) as opened:
             # PIL only warns of these; filters of warnings belong to the whole program, and its other threads.
             if Image.MAX_IMAGE_PIXELS is not None and opened.width * opened.height > Image.MAX_IMAGE_PIXELS:
                 raise Image.DecompressionBombError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +207,20 @@ def test_a_damaged_image_is_named_by_split_and_row(tmp_path: Path) -> None:
     data = opened(tmp_path / "pets")
     with pytest.raises(DataError, match="pets, all, row 2: the image (is not an image|cannot be read as a whole image)"):
         data.pixels(np.arange(3))
+
+
+def test_a_file_that_is_cut_is_one_sentence_and_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "pets.parquet"
+    rows(8).to_parquet(place)
+    place.write_bytes(place.read_bytes()[:-30])
+    logger, level = logging.getLogger("datasets"), datasets.logging.get_verbosity()
+    logger.addHandler(caplog.handler)  # it passes nothing on to the root
+    try:
+        with pytest.raises(DataError, match="pets.parquet cannot be read as a data set: Parquet magic bytes not found"):
+            opened(place)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.messages == [] and datasets.logging.get_verbosity() == level
 
 
 def test_splits_of_different_columns_are_not_joined(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from tests.data.picture_files import encoded, written
 
+from crosswind.cli.main import main
 from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
@@ -186,6 +187,8 @@ def test_a_link_to_a_file_inside_is_that_file(folder: Path) -> None:
     ("data", "words"),
     [
         (b"not a picture", "'dog/2.png' is not an image"),
+        # PIL would hand this to Ghostscript, a program outside.
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n0 0 9 9 rectfill\n", "'dog/2.png' is not an image"),
         (encoded(RED, "x.png")[:50], "'dog/2.png' (is not an image|cannot be read as a whole image)"),
         (
             encoded(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8), "x.jpg")[:1500],
@@ -210,6 +213,14 @@ def test_an_image_of_absurd_size_is_refused(folder: Path, monkeypatch: pytest.Mo
         data.pixels(np.array([0]))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 20)
     assert data.pixels(np.array([0])).shape == (1, 8, 8, 3)
+
+
+def test_damaged_exif_data_are_no_word_on_the_command_line(folder: Path, tmp_path: Path) -> None:
+    exif = b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01\x03\0\1\0"  # says that it holds 65,535 tags, and ends in the first
+    Image.new("RGB", (24, 20), RED).save(folder / "cat" / "B.jpeg", exif=exif)
+    with pytest.raises(SystemExit) as ended:
+        main(["prepare", "image-folder", "--set", f"path={folder}", "--root", str(tmp_path / "root")])
+    assert ended.value.code == 0
 
 
 def test_the_path_must_be_given() -> None:

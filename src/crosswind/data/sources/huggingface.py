@@ -184,13 +184,14 @@ class HuggingFace(PreparedSource):
 
 @contextlib.contextmanager
 def _told(name: str) -> Iterator[None]:
-    """`datasets` without its bars of progress, and a `DataError` for whatever it raises about the data set called `name`."""
+    """`datasets` without bars of progress and log, and a `DataError` for whatever it raises about the data set called `name`."""
     try:
         import datasets
     except ImportError:
         raise DataError("source 'huggingface' needs the extra: pip install 'crosswind[huggingface]'") from None
-    quiet = datasets.are_progress_bars_disabled()
+    quiet, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # it logs errors before it raises them
     try:
         yield
     except (CrosswindError, MemoryError):
@@ -198,6 +199,7 @@ def _told(name: str) -> Iterator[None]:
     except Exception as error:  # it raises what the libraries below it raise, for files of many formats
         raise DataError(f"{name} cannot be read as a data set: {_said(error)}") from None
     finally:
+        datasets.logging.set_verbosity(level)
         if not quiet:
             datasets.enable_progress_bars()
 
