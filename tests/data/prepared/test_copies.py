@@ -16,6 +16,7 @@ from tests.data.prepared.toys import CHUNK, ROWS, Toy, write_originals
 
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import check, open_copy, pixels, prepare
+from crosswind.data.prepared.places import copies_under
 
 
 @pytest.fixture(params=["array", "jpeg"])
@@ -73,6 +74,31 @@ def test_a_truncated_copy_is_refused_and_made_anew(copy: Path, tmp_path: Path) -
         check(source(copy))
 
 
+def test_changed_attributes_are_one_sentence_or_found_by_the_check(copy: Path) -> None:
+    """Every byte of the file turned over, one at a time: loading gives a data set or one sentence, and the check finds each."""
+    place = copy / "attributes.npz"
+    good = place.read_bytes()
+    refused = 0
+    for at in range(0, len(good), max(1, len(good) // 150)):
+        place.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+        try:
+            open_copy(source(copy))
+        except DataError as error:
+            assert "cannot be read" in str(error) and "crosswind prepare toy --root" in str(error)
+            refused += 1
+        with pytest.raises(DataError, match=r"is damaged: attributes\.npz is not as it was written"):
+            check(source(copy))
+    assert refused > 20
+
+
+def test_a_card_that_is_nested_too_deeply_is_none(copy: Path) -> None:
+    (copy / "prepared.json").write_text("[" * 100_000)
+    for look in (open_copy, check):
+        with pytest.raises(DataError, match=r"cannot be read as the card of a prepared copy \(is nested too deeply\)"):
+            look(source(copy))
+    assert copies_under(copy.parent) == []
+
+
 def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
     card = copy / "prepared.json"
     good = json.loads(card.read_text())
@@ -126,7 +152,7 @@ def test_nothing_is_unpickled(copy: Path) -> None:
     card = json.loads((copy / "prepared.json").read_text())
     card["files"]["attributes.npz"] = path.stat().st_size
     (copy / "prepared.json").write_text(json.dumps(card))
-    with pytest.raises(DataError, match=r"cannot be read \(Object arrays cannot be loaded when allow_pickle=False\): .* --again$"):
+    with pytest.raises(DataError, match=r"cannot be read \(.*holds objects, which only unpickling could read.* --again$"):
         open_copy(source(copy))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import CrosswindError, DataError
 from crosswind.core.types import canonical, digest, digest_arrays
+from crosswind.data.archives.npz import Expected, keys_of, read_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared.pixels import OFFSETS, STORES, array_reader, jpeg_reader, pixels_file
@@ -156,8 +157,9 @@ def open_copy(source: PreparedSource, root: str | None = None) -> AttributedData
 
 def read_rows(copy: Copy) -> tuple[AttributeTable, NDArray[np.int64] | None, NDArray[np.int64] | None]:
     """Attribute table, ids (None: row numbers) and units (None: each row its own) of a copy."""
-    with np.load(copy.folder / ATTRIBUTES, allow_pickle=False) as arrays:
-        found = {name: arrays[name] for name in arrays.files}
+    path = copy.folder / ATTRIBUTES
+    known = [name for name in ("codes", "ids", "units") if name in keys_of(path)]
+    found = read_arrays(path, {name: Expected() for name in known})
     attributes = tuple(Attribute(item["name"], tuple(item["values"])) for item in copy.attributes)
     table = AttributeTable(attributes, found["codes"])
     if table.n_rows != copy.n_rows:

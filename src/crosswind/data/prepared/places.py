@@ -100,7 +100,10 @@ def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, 
 
 def read_card(folder: Path) -> dict[str, Any]:
     """The JSON card of a copy; `OSError` where there is none, `ValueError` for one that is no card."""
-    values = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    try:
+        values = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     if not isinstance(values, dict) or not isinstance(values.get("format"), int):
         raise ValueError("is not the card of a prepared copy")
     return values

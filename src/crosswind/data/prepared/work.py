@@ -150,7 +150,7 @@ class Work:
                 return False
             there = {name: path.stat().st_size for name, path in self._places.items()}
             journal = self._places["journal"].read_bytes()
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
         ends, read = (0, 0), 0
         for line in journal.splitlines(keepends=True):
