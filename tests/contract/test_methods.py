@@ -102,6 +102,12 @@ def test_builds_with_defaults(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_setting_takes_the_place_of_a_hook(name: str) -> None:
+    hooks = {key for key in vars(Method) if not key.startswith("_")}
+    assert len(hooks) > 8 and not hooks & {item.name for item in knobs_of(cls_of(name))}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_default_and_search_lie_in_the_domain(name: str) -> None:
     from crosswind.core.knobs import check
 
