@@ -301,3 +301,27 @@ def test_what_cannot_be_replayed_is_not(monkeypatch: pytest.MonkeyPatch) -> None
     assert steps.replayed
     monkeypatch.setenv(graphs.VARIABLE, "0")
     assert same_weights(recorded, graphed("erm", Dropping())[0])
+
+
+class Late(ERM):
+    """ERM whose weights are pulled to 0 from the fourth step on, by a part that has no gradient before."""
+
+    calls = 0
+
+    def modules(self, info: Any, make_model: Any) -> dict:
+        return {**super().modules(info, make_model), "late": torch.nn.Linear(1, 1)}
+
+    def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
+        type(self).calls += 1
+        found = super().loss(modules, batch, state)
+        return found if self.calls <= graphs.WARM_UP else Loss(found.total + modules["late"].weight.square().sum())
+
+
+def test_moments_made_in_a_recording_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Late, "calls", 0)
+    recorded, (steps,) = graphed("erm", Late())
+    assert not steps.replayed and "new parameters" in steps.why
+    monkeypatch.setattr(Late, "calls", 0)
+    monkeypatch.setenv(graphs.VARIABLE, "0")
+    # The recording called the loss once more, when the late part was in already.
+    assert same_weights(recorded, graphed("erm", Late())[0])

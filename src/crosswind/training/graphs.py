@@ -129,6 +129,7 @@ class Steps:
         """Record the step; nothing of it is done yet. Whatever goes wrong, ordinary steps go on."""
         fixed = _FixedBatch(**{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)})
         tools, state = self._tools, dict(self._tools.state)
+        gathered = tools.gathered()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
             torch.cuda.synchronize()
@@ -156,6 +157,10 @@ class Steps:
                         generator = torch.cuda.default_generators[torch.cuda.current_device()]
                         generator.graphsafe_set_state(torch.Generator(self._device).graphsafe_get_state())
             torch.cuda.synchronize()
+        if tools.gathered().keys() != gathered.keys():
+            # Made in the recording, which fills nothing: an ordinary step would go on from whatever lies there.
+            tools.load_gathered(gathered)
+            self.why = self.why or "the optimiser has new parameters to move"
         if not self.why and not torch.equal(drawn, torch.default_generator.get_state()):
             self.why = "the method draws on the host"
         if not self.why:
