@@ -7,6 +7,7 @@ next one goes on from. The finished copy is renamed into its place in one step; 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -30,10 +31,10 @@ def writing(what: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"cannot write {error.filename or what}: {error.strerror or error}; what is prepared so far is kept, and the same "
-            "command goes on from there"
-        ) from None
+        # A folder that cannot be made or written to holds nothing yet that could be gone on from.
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        kept = "; what is prepared so far is kept, and the same command goes on from there" if full else ""
+        raise DataError(f"cannot write {error.filename or what}: {error.strerror or error}{kept}") from None
 
 
 @contextlib.contextmanager
