@@ -45,7 +45,11 @@ class BNAdapt(Method):
     Checked against: hand-worked statistics; layer after layer by a plain loop.
     """
 
-    attribute: str | None = knob(None, doc="attribute by whose values test rows come in lots; null: all rows of a set are one")
+    attribute: str | None = knob(
+        None,
+        source="Wiles et al. 2022: a value of the attribute at a time; none is named by default, since it depends on the data",
+        doc="attribute by whose values test rows come in lots; null: all rows of a set are one",
+    )
     source_size: float = knob(
         100.0,
         domain="(0, inf)",

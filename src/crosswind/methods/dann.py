@@ -79,7 +79,12 @@ class DANN(Method):
         256, domain="[1, inf)", search=choose(64, 256, 1024), source="DomainBed", doc="the discriminator's hidden units"
     )
     layers: int = knob(2, domain="[0, inf)", search=choose(2, 3, 4), source="DomainBed", doc="the discriminator's hidden layers")
-    discriminator_lr: float | None = knob(None, domain="(0, inf)", doc="the discriminator's learning rate; null: the study's")
+    discriminator_lr: float | None = knob(
+        None,
+        domain="(0, inf)",
+        source="Ganin et al. 2016: one rate for both; a rate of its own: DomainBed",
+        doc="the discriminator's learning rate; null: the study's",
+    )
 
     needs = Needs(environments=True, sampler="per-environment")
     limit = Limit({"weight": 0.0}, equals="erm")

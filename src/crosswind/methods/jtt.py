@@ -44,7 +44,7 @@ class JTT(Method):
         20,
         domain="[1, inf)",
         search=choose(20, 50, 100),
-        grid={"wiles2022": [20]},
+        grid={"liu2021": [20, 50, 100], "wiles2022": [20]},
         source="Wiles et al. 2022",
         doc="how often a row that the first network got wrong stands in an epoch (lambda)",
     )

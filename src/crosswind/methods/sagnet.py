@@ -74,7 +74,11 @@ class SagNet(Method):
         None, source="Nam et al. 2021", doc="stage of the model after which styles are exchanged; null: the second past the stem"
     )
     adversary_lr: float | None = knob(
-        None, domain="(0, inf)", search=log(1e-5, 1e-2), doc="the adversary's learning rate; null: the study's"
+        None,
+        domain="(0, inf)",
+        search=log(1e-5, 1e-2),
+        source="Nam et al. 2021: one rate for all; the range is ours",
+        doc="the adversary's learning rate; null: the study's",
     )
 
     needs = Needs(norm="batch")

@@ -85,6 +85,7 @@ class MLP(Backbone):
     layers: int = knob(4, domain="[1, inf)", source="Wiles et al. 2022", doc="number of hidden layers")
 
     built = Form(norm="none")
+    family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""

@@ -67,6 +67,7 @@ class ResNet18(Residual):
     """
 
     built = Form(norm="batch", weights=("IMAGENET1K_V1",), weights_with={"stem": "imagenet"})
+    family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
 
 @register("resnet50", kind="model")
@@ -79,6 +80,7 @@ class ResNet50(Residual):
     """
 
     built = Form(norm="batch", weights=("IMAGENET1K_V1", "IMAGENET1K_V2"), weights_with={"stem": "imagenet"})
+    family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
 
 @register("resnet101", kind="model")
@@ -91,3 +93,4 @@ class ResNet101(Residual):
     """
 
     built = Form(norm="batch", weights=("IMAGENET1K_V1", "IMAGENET1K_V2"), weights_with={"stem": "imagenet"})
+    family = {"wiles2022": "architecture", "jeon2025": "architecture"}

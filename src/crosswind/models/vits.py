@@ -27,6 +27,7 @@ class ViTB16(Pretrained):
     """
 
     built = Form(norm="layer", weights=("IMAGENET1K_V1", "IMAGENET1K_SWAG_LINEAR_V1"))
+    family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
