@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -10,6 +14,8 @@ from crosswind.cli.options import AsJson, Root, print_json
 
 __all__ = ["list_command", "room_of"]
 
+WIDE, NARROW = 200, 130
+"""Columns of text: where the width is not known, and below which a table would be all folds."""
 ROOMS = ("methods", "models", "sources", "shifts", "transforms", "text-transforms", "estimators", "studies")
 
 
@@ -35,7 +41,9 @@ def list_command(
 ) -> None:
     """List what there is: methods, models, sources, shifts, transforms, text-transforms, estimators, studies.
 
-    Of sources also which can be loaded here: always (drawn or built in), ready (prepared), in part (with other settings), no.
+    Of methods also the kind, the family in each paper, what they need, the hooks that they use and what a training step costs
+    beside plain training's; architectures, which a study names in models, stand among them as in the papers' tables. Of sources
+    also which can be loaded here: always (drawn or built in), ready (prepared), in part (with other settings), no.
     """
     if kind is None:
         rows = [{"name": room, "count": len(_rows(room))} for room in ROOMS]
@@ -47,11 +55,56 @@ def list_command(
     if not rows:
         typer.echo(f"no {kind} yet")
         return
+    if kind is not None and room_of(kind) == "methods":
+        _print_methods()
+        return
     width = max(len(str(row["name"])) for row in rows)
     ready = max(len(str(row.get("ready", ""))) for row in rows)
     for row in rows:
         state = f"{row['ready']:<{ready}}  " if "ready" in row else ""
         typer.echo(f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip())
+
+
+def _print_methods() -> None:
+    from crosswind.reports.methods import COST_MODEL, cost_of, family_of, kind_of, listed_methods
+
+    rows = []
+    for item in listed_methods():
+        cost = cost_of(item.name).get(COST_MODEL)
+        needs = "; ".join(item.needs.words()) if item.needs is not None else ""
+        hooks = ", ".join(item.defines) if item.room == "methods" else ""
+        does = item.summary.partition(": ")[2] or item.summary
+        shown = f"{cost['time']:.2f}" if cost else "-"
+        rows.append((item.name, kind_of(item), shown, needs or "-", hooks or "-", family_of(item) or "-", does))
+    # Where nothing says how wide the reader's screen is, wide enough.
+    width = shutil.get_terminal_size((WIDE, 0)).columns
+    titles = ("name", "kind", "cost", "needs", "hooks", "family (paper)", "what it does")
+    for line in _columns(titles, rows, width) if width >= NARROW else _blocks(titles, rows, width):
+        typer.echo(line)
+    typer.echo(f"\ncost: a training step's time beside erm's, on {COST_MODEL}. An architecture is named in `models` of a study.")
+
+
+def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """The first three columns as wide as they must be, the others folded into equal parts of the rest."""
+    least = [max(len(row[place]) for row in [titles, *rows]) for place in range(3)]
+    rest = (width - sum(least) - 2 * (len(titles) - 1)) // (len(titles) - 3)
+    widths = [*least, *[rest] * (len(titles) - 3)]
+    for row in [titles, *rows]:
+        folded = [textwrap.wrap(text, size) for text, size in zip(row, widths, strict=True)]
+        for line in itertools.zip_longest(*folded, fillvalue=""):
+            yield "  ".join(f"{text:<{size}}" for text, size in zip(line, widths, strict=True)).rstrip()
+
+
+def _blocks(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """A few lines a row, for screens on which columns would be all folds."""
+    for name, kind, cost, *texts, does in rows:
+        yield f"{name}  {kind}  cost {cost}"
+        told = [
+            does,
+            *(f"{title.partition(' ')[0]}: {text}" for title, text in zip(titles[3:], texts, strict=False) if text != "-"),
+        ]
+        for text in told:
+            yield textwrap.indent(textwrap.fill(text, max(20, width - 4)), "    ")
 
 
 def _rows(room: str, root: str | None = None) -> list[dict[str, object]]:
@@ -65,6 +118,10 @@ def _rows(room: str, root: str | None = None) -> list[dict[str, object]]:
         return out
     from crosswind.core.registry import listing
 
+    if room == "methods":
+        from crosswind.reports.methods import listed_methods, method_row
+
+        return [method_row(item) for item in listed_methods()]
     if room == "sources":
         from crosswind.data.prepared.places import root_folder
         from crosswind.data.prepared.ready import readiness

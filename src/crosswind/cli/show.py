@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json
 
 if TYPE_CHECKING:
+    from crosswind.core.knobs import Knob
     from crosswind.core.registry import Facts
 
 __all__ = ["show_command"]
@@ -54,6 +56,9 @@ def show_command(
         return
     from crosswind.core.registry import facts
 
+    if room == "methods":
+        _show_method(name, as_json)
+        return
     known = facts(room, name, "NAME")
     if as_json:
         print_json({**known.describe(), "doc": known.doc, "module": known.module})
@@ -61,7 +66,23 @@ def show_command(
     typer.echo(f"{known.name}  ({known.kind})\n\n{known.doc}\n")
     if known.card is not None:
         _print_card(known)
-    _print_knobs([item.describe() for item in known.knobs])
+    _print_knobs(known.knobs)
+
+
+def _show_method(name: str, as_json: bool) -> None:
+    from crosswind.reports.methods import card_lines, find_method, kind_of, method_row
+
+    known = find_method(name)
+    if as_json:
+        print_json({**method_row(known), "doc": known.doc, "module": known.module})
+        return
+    typer.echo(f"{known.name}  ({kind_of(known)})\n")
+    lines = card_lines(known)
+    width = max(len(title) for title, _ in lines)
+    for title, text in lines:
+        typer.echo(f"{title:<{width}}  {text}")
+    typer.echo(f"\n{known.doc}\n")
+    _print_knobs(known.knobs)
 
 
 def _draw_sheet(
@@ -120,30 +141,35 @@ def _values(values: Any) -> str:
     return values if isinstance(values, str) else ", ".join(str(value) for value in values)
 
 
-def _print_knobs(knobs: list[dict[str, Any]]) -> None:
+def _print_knobs(knobs: Sequence[Knob]) -> None:
     if not knobs:
         typer.echo("No settings.")
         return
     typer.echo("Settings")
-    for item in knobs:
+    for declared in knobs:
+        item = declared.describe()
         default = "required" if item["required"] else f"default {item['default']!r}"
         domain = f" in {item['domain']}" if item["domain"] else ""
         source = f" [{item['source']}]" if item["source"] else ""
         typer.echo(f"  {item['name']}: {item['type']}{domain}, {default}{source}")
         if item["doc"]:
             typer.echo(f"      {item['doc']}")
+        tried = [f"search {declared.search.words()}"] if declared.search else []
+        tried += [f"{paper}: {', '.join(str(value) for value in values)}" for paper, values in (declared.grid or {}).items()]
+        if tried:
+            typer.echo(f"      {'; '.join(tried)}")
 
 
 def _show_training(as_json: bool) -> None:
     from crosswind.core.knobs import knobs_of
     from crosswind.training.settings import TrainingSettings
 
-    rows = [item.describe() for item in knobs_of(TrainingSettings)]
+    knobs = knobs_of(TrainingSettings)
     if as_json:
-        print_json({"name": "training", "knobs": rows})
+        print_json({"name": "training", "knobs": [item.describe() for item in knobs]})
         return
     typer.echo(f"training\n\n{(TrainingSettings.__doc__ or '').strip()}\n")
-    _print_knobs(rows)
+    _print_knobs(knobs)
 
 
 def _show_study(name: str, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+def _short(value: Any) -> str:
+    return format(value, "g") if isinstance(value, float) else shown(value) if not isinstance(value, str) else value
+
+
 class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -54,6 +58,12 @@ class Log:
     def ends(self) -> tuple[Any, ...]:
         """The values at the two ends of the range; every choice, where there is a set."""
         return self.choices or (self.low, self.high)
+
+    def words(self) -> str:
+        """The range as a reader is told it: `0.01 to 10, evenly in the logarithm`, or `20, 50, 100`."""
+        if self.choices:
+            return ", ".join(_short(value) for value in self.choices)
+        return f"{self.low:g} to {self.high:g}" + (", evenly in the logarithm" if self.log else "")
 
 
 def log(low: float, high: float) -> Log:
@@ -171,7 +181,8 @@ class Needs:
     from. `switches`: knobs that hold a training step at which the method changes; a run must be longer than each. `adapts`: the
     knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive. `norm`:
     what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the images that it can work
-    on; empty: any.
+    on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which the rows of one environment,
+    or of one mixture of them, are compared with each other, so that a batch must hold two of each.
     """
 
     groups: bool = False
@@ -184,6 +195,27 @@ class Needs:
     adapts: str = ""
     norm: str = ""
     channels: tuple[int, ...] = ()
+    rows: int = 0
+    spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def words(self) -> list[str]:
+        """What is needed, a phrase each; empty where nothing is."""
+        even = self.sampler == "per-environment"
+        phrases = (
+            ("two groups" + (", in equal shares" if self.sampler == "balanced" else ""), self.groups),
+            ("two environments" + (", in equal shares" if even else ""), self.environments),
+            ("environments in equal shares", even and not self.environments),
+            ("groups in equal shares", self.sampler == "balanced" and not self.groups),
+            (f"pairs by {self.pairs}", self.pairs),
+            (f"stages {', '.join(self.taps)}", self.taps),
+            (f"a run of {self.base.method if self.base else ''} before it", self.base),
+            (f"more steps than {' and '.join(self.switches)}", self.switches),
+            ("unlabelled test rows", self.adapts),
+            (f"{self.norm} norm", self.norm),
+            (f"{' or '.join(str(number) for number in self.channels)} channels", self.channels),
+            (f"batches of {self.rows} rows", self.rows),
+        )
+        return [phrase for phrase, wanted in phrases if wanted]
 
 
 @dataclass(frozen=True)
@@ -212,12 +244,22 @@ class Limit:
     """The values of knobs at which a method becomes another one: a free test.
 
     `equals` is a registered method or a reference, `"erm-group-mean"` or `"erm-environment-mean"`: the mean of the mean losses of
-    all groups, or of the environments in a batch. `reason` says why there is none.
+    all groups, or of the environments in a batch. `reason` says why there is none. `also`: further places, each knob -> the values at
+    which, in any combination, it is the same.
     """
 
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     equals: str = "erm"
     reason: str = ""
+    also: Sequence[Mapping[str, Sequence[Any]]] = ()
+
+    def reached(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The knobs that make a method with these values its limit; empty where it is not there."""
+        places = [{name: [value] for name, value in self.knobs.items()}, *self.also]
+        for place in places:
+            if place and all(values[name] in wanted for name, wanted in place.items()):
+                return {name: values[name] for name in place}
+        return {}
 
     @classmethod
     def none(cls, reason: str) -> Limit:

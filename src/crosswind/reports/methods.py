@@ -1,0 +1,118 @@
+"""What is known of the methods, in words: for `crosswind list methods`, for the card of each and for its page in docs/methods.
+
+Facts come from the files of methods and models. What a step costs and where a method was seen to help come from the records that
+`benchmarks/method_cost.py` and `benchmarks/effects.py` wrote; they travel with the package. A method of another package has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from crosswind.core.registry import Facts, facts, listing
+
+__all__ = ["COST_MODEL", "card_lines", "cost_of", "effects_of", "family_of", "find_method", "listed_methods", "method_row"]
+
+COST_MODEL = "resnet18"
+"""The model whose step is the cost that lists show; others are on the cards."""
+
+
+def listed_methods() -> list[Facts]:
+    """Every row of the papers' tables that is there: methods and augmentations, and the models that the papers compare, by name."""
+    return sorted([*listing("methods"), *_architectures()], key=lambda item: item.name)
+
+
+def find_method(name: str, field: str = "NAME") -> Facts:
+    """The facts of a method, an augmentation or an architecture; an unknown name is an `InputError` on `field`."""
+    found = next((item for item in _architectures() if item.name == name), None)
+    return found if found is not None else facts("methods", name, field)
+
+
+def method_row(known: Facts) -> dict[str, Any]:
+    """The facts of a row as plain values: those of `Facts.describe`, `study`, how a study names it, `cost` and `effects`."""
+    row = {**known.describe(), "kind": kind_of(known), "study": {known.room: [known.name]}}
+    return {**row, "cost": cost_of(known.name), "effects": effects_of(known.name)}
+
+
+def kind_of(known: Facts) -> str:
+    """`method`, `augmentation` or `architecture`."""
+    return "architecture" if known.room == "models" else known.kind
+
+
+def family_of(known: Facts) -> str:
+    """The family that each paper puts it in: `domain generalisation (wiles2022); ...`; empty where no paper does."""
+    papers: dict[str, list[str]] = {}
+    for paper, family in (known.family or {}).items():
+        papers.setdefault(str(family), []).append(str(paper))
+    return "; ".join(f"{family} ({', '.join(some)})" for family, some in papers.items())
+
+
+def cost_of(name: str) -> dict[str, dict[str, Any]]:
+    """Model -> what a training step costs beside ERM's: `time` with `low` and `high`, `flops`, `memory`; empty where unmeasured."""
+    found = _record("method-cost.json").get("results", {}).get(name, {})
+    return {str(model): dict(figures) for model, figures in found.items()}
+
+
+def effects_of(name: str) -> list[dict[str, Any]]:
+    """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim; empty where nothing was measured."""
+    return [dict(claim) for claim in _record(f"effects/{name}.json").get("claims", [])]
+
+
+def card_lines(known: Facts) -> list[tuple[str, str]]:
+    """What stands above the docstring on a card: (title, text), those that there is something for."""
+    hooks = ", ".join(known.defines) if known.room == "methods" else ""
+    lines = [
+        ("Family", family_of(known)),
+        ("In a study", f"{known.room}: [{known.name}]"),
+        ("Needs", "; ".join(known.needs.words()) if known.needs is not None else ""),
+        ("Hooks", hooks or ("none" if known.room == "methods" else "")),
+        ("Limit", _limit(known)),
+        ("Cost", _cost_words(cost_of(known.name))),
+    ]
+    effects = [("Seen" if place == 0 else "", effect_words(claim)) for place, claim in enumerate(effects_of(known.name))]
+    return [(title, text) for title, text in [*lines, *effects] if text]
+
+
+def effect_words(claim: Mapping[str, Any]) -> str:
+    """One claim and what was seen of it, in a sentence."""
+    interval = f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]"
+    return f"{claim['text']}: {claim['verdict']} ({claim['metric']} {interval} over {claim['n']} seeds)"
+
+
+def _architectures() -> list[Facts]:
+    return [item for item in listing("models") if item.family]
+
+
+def _limit(known: Facts) -> str:
+    if known.limit is None:
+        return ""
+    if not known.limit.equals:
+        return f"none: {known.limit.reason}"
+    at = " and ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in known.limit.knobs.items()
+    )
+    return f"at {at} it is {known.limit.equals}"
+
+
+def _cost_words(cost: Mapping[str, Mapping[str, Any]]) -> str:
+    parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
+    return f"a step beside ERM's: {', '.join(parts)}" if parts else ""
+
+
+@cache
+def _record(name: str) -> Mapping[str, Any]:
+    path = _records() / name
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _records() -> Path:
+    package = Path(__file__).resolve().parents[1]
+    inside: Sequence[Path] = [package / "_records"]
+    return next((path for path in inside if path.is_dir()), package.parents[1] / "benchmarks" / "results")

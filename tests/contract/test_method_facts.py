@@ -1,0 +1,47 @@
+"""Every setting of every method says what it is, where its default was found, and what the papers searched."""
+
+from __future__ import annotations
+
+from crosswind.core.registry import listing
+
+PAPERS = {"wiles2022", "jeon2025", "omran2022", "ng2022"}
+KNOBS = [(item.name, knob) for item in listing("methods") if item.module.startswith("crosswind.") for knob in item.knobs]
+
+
+def test_every_setting_is_explained_and_its_default_has_a_source() -> None:
+    assert len(KNOBS) >= 36
+    for method, knob in KNOBS:
+        assert knob.doc, (method, knob.name)
+        assert knob.source, (method, knob.name)
+
+
+def test_published_grids_lie_where_the_papers_are_named() -> None:
+    """Of `grid` the first key is the paper's; a default that a paper of ours published is in its grid."""
+    grids = [(method, knob, paper) for method, knob in KNOBS for paper in (knob.grid or {})]
+    assert len(grids) >= 20 and {paper for *_, paper in grids} >= {"wiles2022", "jeon2025"}
+    for method, knob, paper in grids:
+        assert knob.grid is not None and knob.grid[paper], (method, knob.name, paper)
+        assert paper in PAPERS or paper in {"liu2021"}, (method, knob.name, paper)
+
+
+def test_families_are_the_papers_own_words() -> None:
+    wiles = {
+        "architecture",
+        "heuristic augmentation",
+        "learned augmentation",
+        "domain generalisation",
+        "adaptive",
+        "representation",
+    }
+    jeon = {"architecture", "heuristic augmentation", "de-biasing", "worst case", "single-domain generalisation"}
+    known = {"wiles2022": wiles, "jeon2025": jeon | {"out-of-distribution generalisation"}}
+    found = [
+        (item.name, paper, family)
+        for room in ("methods", "models")
+        for item in listing(room)
+        if item.family
+        for paper, family in item.family.items()
+    ]
+    assert len(found) >= 30
+    for name, paper, family in found:
+        assert family in known[paper], (name, paper, family)
