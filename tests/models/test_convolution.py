@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from crosswind.models import convolution
 from crosswind.models.build import build_model
 from crosswind.models.convolution import Shape, SmallMapConv2d, products, with_small_map_convolutions
 
@@ -135,6 +136,36 @@ def test_no_gradient_is_made_that_nobody_wants() -> None:
         for a, b in zip(*made, strict=True):
             assert (a is None) == (b is None)
             assert a is None or torch.allclose(a, b, rtol=1e-4, atol=1e-4 * float(a.abs().max()))
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[1], CASES[5]])
+def test_no_gradient_is_made_that_a_descent_does_not_ask_for(case, monkeypatch) -> None:
+    """Of input, weight and bias that all want one, any choice by `backward(inputs)` or `grad`: all one's bits, no other work."""
+    made: list[str] = []
+    for name in ("_input_gradient", "_weight_gradient"):
+        plain = getattr(convolution, name)
+        monkeypatch.setattr(convolution, name, lambda *given, plain=plain, name=name: made.append(name) or plain(*given))
+    _, ours, x = pair_of(case, bias=True)
+    given = x.clone().requires_grad_()
+    leaves = [given * 1.0, ours.weight, ours.bias]
+    total = ours(leaves[0]).square().sum()
+    whole = torch.autograd.grad(total, leaves, retain_graph=True)
+    for chosen in itertools.product([False, True], repeat=3):
+        some = [place for place in range(3) if chosen[place]]
+        if not some:
+            continue
+        made.clear()
+        found = torch.autograd.grad(total, [leaves[place] for place in some], retain_graph=True)
+        assert all(torch.equal(one, whole[place]) for one, place in zip(found, some, strict=True))
+        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[0]
+        made.clear()
+        parts = [given, ours.weight, ours.bias]
+        for part in parts:
+            part.grad = None
+        total.backward(inputs=[parts[place] for place in some], retain_graph=True)
+        assert [part.grad is not None for part in parts] == list(chosen)
+        assert all(torch.equal(parts[place].grad, whole[place]) for place in some)
+        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[0]
 
 
 @pytest.mark.parametrize(("name", "many"), [("resnet-w16", 20), ("small-cnn", 3), ("vit-tiny", 1)])

@@ -124,7 +124,8 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
-        shape, wanted = ctx.shape, ctx.needs_input_grad
+        shape, wanted = ctx.shape, [_asked(node) for node, _ in ctx.next_functions]
+        wanted += [False] * (3 - len(wanted))  # without a bias: there are nodes of tensors only
         # A second derivative goes through torch's own formulas.
         own = not torch.is_grad_enabled()
         gradient = gradient.contiguous(memory_format=torch.channels_last)
@@ -141,6 +142,20 @@ class _Convolution(torch.autograd.Function):
                 )
             )
         return rest[0] if into_input is None else into_input, rest[1] if into_weight is None else into_weight, rest[2], None
+
+
+def _asked(node: Any) -> bool:
+    """Whether the pass that is under way goes on to this node; None: an input without gradient.
+
+    `needs_input_grad` is about `requires_grad` alone: a descent on some parameters would make gradients of all.
+    """
+    if node is None:
+        return False
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except (AttributeError, RuntimeError):
+        # torch's own words for a leaf that `torch.autograd.grad` was asked for; making one too many is never wrong.
+        return True
 
 
 def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
