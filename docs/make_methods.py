@@ -1,0 +1,196 @@
+"""Writes docs/methods: a page for each method, augmentation and architecture, and their table. Nothing in them is written by hand.
+
+python docs/make_methods.py            # write them
+python docs/make_methods.py --check    # say which differ from what would be written, and end with 1 if any does
+
+Facts come from the files of methods and models, figures from the records in benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from crosswind.core.registry import Facts
+from crosswind.reports.methods import COST_MODEL, card_lines, cost_of, effects_of, family_of, kind_of, listed_methods
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "methods"
+SECTION = re.compile(r"^([A-Z][A-Za-z ]{2,24}): ?(.*)$")
+CARD = ("Family", "In a study", "Needs", "Hooks", "Limit")
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page."""
+    known = listed_methods()
+    return {"README.md": _index(known), **{f"{item.name}.md": _page(item) for item in known}}
+
+
+def _index(known: Sequence[Facts]) -> str:
+    lines = [
+        "# Methods",
+        "",
+        "Every row of the papers' tables that Crosswind has: methods, augmentations and architectures, as `crosswind list methods`",
+        "shows them. This folder is written by `docs/make_methods.py`. Which to take when:",
+        "[choosing a method](../choosing-a-method.md). What was measured, and how: [effects](../../benchmarks/effects/README.md),",
+        "[benchmarks](../../benchmarks/README.md). Pretraining is no method of its own: a model takes weights from a file or by a",
+        "published name.",
+        "",
+        f"Cost is a training step's time beside `erm`'s on {COST_MODEL}; helped is how many of the claims made of it held where",
+        "they were measured, of how many.",
+        "",
+        *_table(
+            ("name", "kind", "family (paper)", "needs", "hooks", "cost", "helped"),
+            [
+                (
+                    f"[`{item.name}`]({item.name}.md)",
+                    kind_of(item),
+                    family_of(item),
+                    "; ".join(item.needs.words()) if item.needs is not None else "",
+                    ", ".join(item.defines) if item.room == "methods" else "",
+                    f"{cost_of(item.name)[COST_MODEL]['time']:.2f}" if COST_MODEL in cost_of(item.name) else "",
+                    _helped(item),
+                )
+                for item in known
+            ],
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _helped(item: Facts) -> str:
+    seen = [claim["verdict"] == "holds" for claim in effects_of(item.name)]
+    return f"{sum(seen)} of {len(seen)}" if seen else ""
+
+
+def _page(item: Facts) -> str:
+    lines = [f"# {item.name}", "", f"{kind_of(item).capitalize()}. {_escaped(item.summary)}", ""]
+    told = {title: text for title, text in card_lines(item) if title in CARD}
+    lines += [*_table(("", ""), [(title.lower(), _escaped(text)) for title, text in told.items()]), ""]
+    for title, block in _sections(item.doc):
+        lead, rest = (
+            (f"**{title}:** {block[0]}", block[1:]) if title and title != "Reference" else (f"**{title}:**" if title else "", block)
+        )
+        lines += [*([lead] if lead else []), *([""] if title == "Reference" else []), *rest, ""]
+    if item.knobs:
+        rows = []
+        for knob in item.knobs:
+            default = "required" if knob.required else "null" if knob.default is None else f"{knob.default}"
+            tried = [knob.search.words()] if knob.search else []
+            tried += [f"{paper}: {', '.join(map(str, values))}" for paper, values in (knob.grid or {}).items()]
+            cells = (f"`{knob.name}`", knob.doc, default, knob.domain or knob.annotation, "; ".join(tried), knob.source)
+            rows.append(tuple(_escaped(cell) if place else cell for place, cell in enumerate(cells)))
+        lines += [
+            "## Settings",
+            "",
+            *_table(("name", "meaning", "default", "values", "search; published", "default found in"), rows),
+            "",
+        ]
+    if effects_of(item.name):
+        rows = [
+            (
+                _escaped(claim["text"]),
+                claim["metric"].replace("_", " "),
+                f"{claim['than']:.3f}",
+                f"{claim['better']:.3f}",
+                f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]",
+                str(claim["n"]),
+                claim["verdict"],
+            )
+            for claim in effects_of(item.name)
+        ]
+        study = f"[`{item.name}.yaml`](../../benchmarks/effects/{item.name}.yaml)"
+        about = f"Paired by seed, with 95% intervals; both sides tuned over equally many points. Study: {study}."
+        titles = ("claim", "score", "compared with", "this", "difference", "seeds", "verdict")
+        lines += ["## What was seen", "", about, "", *_table(titles, rows), ""]
+    if cost_of(item.name):
+        rows = [
+            (model, f"{one['time']:.2f} [{one['low']:.2f}, {one['high']:.2f}]", f"{one['flops']:.2f}", f"{one['memory']:.2f}")
+            for model, one in cost_of(item.name).items()
+        ]
+        lines += ["## Cost", "", "A training step beside `erm`'s: median of rounds and their range.", ""]
+        lines += [*_table(("model", "time", "arithmetic that the definition demands", "peak memory"), rows), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sections(doc: str) -> Iterator[tuple[str, list[str]]]:
+    """The parts of a docstring after its first line: title, empty before the first one, and its Markdown."""
+    title, body = "", list[str]()
+    for line in doc.strip().splitlines()[1:]:
+        match = SECTION.match(line)
+        if match is None:
+            body.append(line)
+            continue
+        if any(map(str.strip, body)):
+            yield title, _markdown(title, body)
+        title, body = match[1], [match[2]]
+    if any(map(str.strip, body)):
+        yield title, _markdown(title, body)
+
+
+def _markdown(title: str, body: Sequence[str]) -> list[str]:
+    """Prose joined, what is set in deeper (formulas, lists) as it stands. References are BibTeX."""
+    if title == "Reference":
+        entry = "\n".join(line.strip() for line in body if line.strip())
+        return ["```bibtex", *entry.splitlines(), "```"]
+    # Prose goes on at the margin where a formula has been set in, else under its title, by four.
+    first, *rest = body
+    margin = 0 if any(line and not line.startswith(" ") for line in rest) else 4
+    out: list[str] = []
+    prose, inset = [first], list[str]()
+
+    def flush() -> None:
+        if any(prose):
+            out.extend(["", _escaped(" ".join(line.strip() for line in prose if line.strip()))])
+        if inset:
+            out.extend(["", "```text", *inset, "```"])
+        prose.clear()
+        inset.clear()
+
+    for line in rest:
+        deeper = line.strip() and len(line) - len(line.lstrip()) > margin
+        # A formula is led in by a comma or a colon: until then the first sentence goes on.
+        if deeper and (out or inset or prose[-1].rstrip().endswith((",", ":"))):
+            inset.append(line[margin:].removeprefix("    "))
+        else:
+            if inset or not line.strip():
+                flush()
+            prose.append(line)
+    flush()
+    return out[1:]
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _escaped(text: str) -> str:
+    """Text in which Markdown finds nothing to set: formulas are full of its signs."""
+    return re.sub(r"([\\*<|\[\]])", r"\\\1", re.sub(r"\s+", " ", text))
+
+
+def main() -> int:
+    """Write the pages, or with --check compare."""
+    made = pages()
+    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    differ = sorted(name for name in {*made, *there} if made.get(name) != there.get(name))
+    if "--check" in sys.argv[1:]:
+        print(
+            "\n".join(f"docs/methods/{name} is not what docs/make_methods.py writes" for name in differ)
+            or "docs/methods is up to date"
+        )
+        return int(bool(differ))
+    FOLDER.mkdir(exist_ok=True)
+    for name in differ:
+        if name in made:
+            (FOLDER / name).write_text(made[name], encoding="utf-8")
+        else:
+            (FOLDER / name).unlink()
+    print(f"{len(differ)} of {len(made)} pages written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
