@@ -53,7 +53,7 @@ def whole_store(
 ) -> Path:
     """A small store of one study: two rules, two sets, a grid of two points, one run diverged, failed, running and pending.
 
-    `seeds` (3), `statuses` by number of the run, `reference` ("erm").
+    `seeds` (3), `statuses` by number of the run, `reference` ("erm"), `claims` (none).
     """
     seeds, statuses = more.get("seeds", 3), more.get("statuses", {1: "diverged", 2: "failed", 5: "running", 8: "pending"})
     labels = [
@@ -67,6 +67,7 @@ def whole_store(
     given = {"name": "alpha", "about": "A study.", "methods": list(methods)}
     data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "tone"]}}
     resolved = {**given, "data": data, "reference": more.get("reference", "erm"), "selection": ["best-id", "last"]}
+    resolved |= {"claims": more["claims"]} if "claims" in more else {}
     with Store.open(folder, create=True) as store:
         store.add_plan("alpha", given, resolved, planned)
         with store.transaction() as connection:

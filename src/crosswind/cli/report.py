@@ -61,14 +61,14 @@ def report_command(
 
         with no_collection():
             if not paged and figures is None:
-                _print([table for name in names for table in tables_of(store, name, tidy=form == "csv")], form, out)
+                _print([table for name in names for table in tables_of(store, name, form == "csv", out is not None)], form, out)
                 return
             # What is read for the page serves the tables too: reading is most of the time that a large store takes.
             records = [gather(store, name) for name in names]
             tables = []
             for record in records:
                 with damage_named(store.name, record.name):
-                    tables += _record_tables(record, tidy=form == "csv")
+                    tables += _record_tables(record, form == "csv", out is not None)
             _print(tables, form, out)
             if figures is not None:
                 _draw(records, figures)
@@ -98,10 +98,14 @@ def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = 
     return f"The page is {place}"
 
 
-def _record_tables(record: StudyRecord, tidy: bool) -> list[Table]:
+def _record_tables(record: StudyRecord, tidy: bool, files: bool) -> list[Table]:
+    from crosswind.reports.claims import claim_number_table
     from crosswind.reports.tables import number_table
 
-    return [number_table(record.found, record.reference, record.rules)] if tidy else record.text_tables()
+    if not tidy:
+        return record.text_tables()
+    claims = claim_number_table(record.name, record.claims) if files else None
+    return [number_table(record.found, record.reference, record.rules), *([claims] if claims is not None else [])]
 
 
 def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:
@@ -130,22 +134,27 @@ def _print(tables: list[Table], form: str, out: Path | None) -> None:
         typer.echo("\n\n".join(table.to_text() if form == "text" else table.to_latex() for table in tables))
 
 
-def tables_of(store: Store, study: str, tidy: bool = False) -> list[Table]:
-    """The tables of one study: those that a person reads, or one of every number."""
+def tables_of(store: Store, study: str, tidy: bool = False, files: bool = False) -> list[Table]:
+    """The tables of one study: those that a person reads, or one of every number; with `files` also one of its claims' numbers."""
+    from crosswind.reports.claims import claim_number_table, claim_table, judge
     from crosswind.reports.costs import time_tables
     from crosswind.reports.gather import damage_named
+    from crosswind.reports.results import arrange
     from crosswind.reports.tables import number_table, result_tables
 
     resolved = store.study(study)["resolved"]
     with damage_named(store.name, study):
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         runs = store.runs(study)
-        results = [row for row in store.results(study, groups=False, runs=runs) if row.get("role") != "base"]
+        found = arrange([row for row in store.results(study, groups=False, runs=runs) if row.get("role") != "base"])
         reference, selection = str(resolved["reference"]), [str(rule) for rule in resolved["selection"]]
+        judged = judge(found, resolved)
         if tidy:
-            return [number_table(results, reference, selection)]
-        *places, states = result_tables(results, reference, selection)
-        return [*places, *time_tables(runs), states]
+            numbers = claim_number_table(study, judged) if files else None
+            return [number_table(found, reference, selection), *([numbers] if numbers is not None else [])]
+        *places, states = result_tables(found, reference, selection)
+        claims = claim_table(study, judged)
+        return [*places, *([claims] if claims is not None else []), *time_tables(runs), states]
 
 
 def _write(tables: list[Table], form: str, out: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import StoreError, one_line, shown
+from crosswind.reports.claims import Judgement, claim_table, judge
 from crosswind.reports.costs import time_tables
 from crosswind.reports.results import Place, Results, arrange
 from crosswind.reports.tables import Table, place_tables, run_table, shown_places
@@ -98,10 +99,16 @@ class StudyRecord:
         """The tables of every place that is shown, by what they are about; made once, for the text and for the page."""
         return {place: place_tables(self.found, place, self.reference) for place in shown_places(self.found, self.rules)}
 
+    @cached_property
+    def claims(self) -> list[Judgement]:
+        """The study's claims, judged."""
+        return judge(self.found, self.resolved)
+
     def text_tables(self) -> list[Table]:
-        """The tables that are printed: those of the places, where the time went, and the state of the runs."""
+        """The tables that are printed: those of the places, the claims, where the time went, and the state of the runs."""
         places = [table for tables in self.tables.values() for table in tables.values()]
-        return [*places, *time_tables(self.runs), run_table(self.found)]
+        claims = claim_table(self.name, self.claims)
+        return [*places, *([claims] if claims is not None else []), *time_tables(self.runs), run_table(self.found)]
 
 
 def gather(store: Store, study: str) -> StudyRecord:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.reports import figures as draw
 from crosswind.reports import overviews
 from crosswind.reports.bundle import runtime
+from crosswind.reports.claims import claim_table
 from crosswind.reports.costs import costs, said_of, time_table
 from crosswind.reports.drawing import THEMES, Figure, unique_names
 from crosswind.reports.gather import ShiftDraw, StudyRecord, damage_named, no_collection
@@ -254,8 +255,21 @@ def _remarks(study: StudyRecord) -> list[str]:
 
 def _sections(study: StudyRecord) -> list[_Section]:
     places = list(study.tables)
-    made = [_shifts(study), _results(study, places), _ranks(study, places), _rules(study, places), _time(study), _runs(study)]
+    made = [
+        _claims(study),
+        _shifts(study),
+        _results(study, places),
+        _ranks(study, places),
+        _rules(study, places),
+        _time(study),
+        _runs(study),
+    ]
     return [*(section for section in made if section is not None and section.groups), _specification(study)]
+
+
+def _claims(study: StudyRecord) -> _Section | None:
+    table = claim_table(study.name, study.claims)
+    return None if table is None else _Section("Claims", [], [_Group(tables=[table])])
 
 
 def _shifts(study: StudyRecord) -> _Section | None:

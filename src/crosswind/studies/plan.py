@@ -19,6 +19,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import LAWS, plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
+from crosswind.studies.claims import check_claims
 from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.demands import check_forms, check_lengths, check_models, check_needs, doubts
 from crosswind.studies.expand import check_distinct, runs_of, without_paths
@@ -90,6 +91,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     check_sampler(study.sampler, "sampler")
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
+    if study.claims:
+        check_claims(study, list(points_of(study)), models, methods)
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
     for name, spec in study.data.items():

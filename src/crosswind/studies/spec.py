@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from crosswind.core.errors import InputError, nearest, shown
 from crosswind.core.knobs import knobs_of
+from crosswind.studies.claims import Claim, ModelSide
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
 from crosswind.training.settings import TrainingSettings
 
@@ -190,6 +191,7 @@ class Study(_Strict):
         default=["best-id"], min_length=1, description="which step's model is scored"
     )
     reference: str = Field(default="erm", description="the method that others are compared with")
+    claims: list[Claim] = Field(default=[], description="what the study claims; its report judges each by the 95% interval")
     seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] = Field(
         default=3, description="a number of seeds (0, 1, ...) or a list of them"
     )
@@ -207,7 +209,7 @@ class Study(_Strict):
             raise ValueError("must name at least one seed, each once")
         return value
 
-    @field_validator("selection", "models", "methods", "label_noise", "dataset_size")
+    @field_validator("selection", "models", "methods", "label_noise", "dataset_size", "claims")
     @classmethod
     def _each_once(cls, value: Any) -> Any:
         # A second entry would be the same runs again, or vanish without a word.
@@ -344,7 +346,7 @@ def _is_branch(word: str) -> bool:
     return (
         "[" in word
         or word.startswith("constrained-")
-        or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec")
+        or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec", "ModelSide")
     )
 
 
@@ -357,6 +359,9 @@ def _fields_at(path: Sequence[str]) -> list[str]:
         "official": OfficialSpec,
         "derive": DeriveSpec,
         "clusters": ClustersSpec,
+        "claims": Claim,
+        "better": ModelSide,
+        "than": ModelSide,
     }
     for word in path:
         model = rooms.get(word, model)

@@ -1,0 +1,252 @@
+"""What a study claims, judged by its results: the difference of two sides paired by seed, and one of four verdicts.
+
+A claim that leaves data, shift, size or model open is judged at each that both of its sides were planned for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from crosswind.evaluation.compare import Difference
+from crosswind.reports.layout import Cell
+from crosswind.reports.notes import oracle_notes
+from crosswind.reports.results import LEVEL, Entry, Place, Results
+from crosswind.reports.tables import Table
+
+__all__ = ["CANNOT_TELL", "HOLDS", "NOT_RUN", "OPPOSITE", "JudgedSide", "Judgement", "claim_number_table", "claim_table", "judge"]
+
+HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
+_NUMBERS = (
+    *("study", "claim", "text", "data", "shift", "size", "set", "metric", "rule", "better", "better_model", "than", "than_model"),
+    *("better_mean", "than_mean", "diff", "diff_low", "diff_high", "n", "missing", "better_points", "than_points", "verdict"),
+)
+
+
+class _Where(NamedTuple):
+    """What one side's runs share but for seed and point."""
+
+    study: str
+    data: str
+    shift: str
+    size: str
+    model: str
+    method: str
+
+
+@dataclass(frozen=True)
+class JudgedSide:
+    """One side of a judgement. `tried` points were planned; `waiting`, `failed` runs are pending or running, without a score.
+
+    `entry` holds the scores by seed, of the chosen points; None where no run has one.
+    """
+
+    method: str
+    model: str
+    tried: int
+    waiting: int
+    failed: int
+    entry: Entry | None
+
+    def values(self, metric: str) -> dict[int, float]:
+        """One metric by seed; empty without scores."""
+        return {} if self.entry is None else self.entry.values(metric)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim at one data set, shift and size. `number` counts the study's claims from 1."""
+
+    number: int
+    text: str
+    place: Place
+    """Where: `model` is that of the better side."""
+    shift: str
+    metric: str
+    better: JudgedSide
+    than: JudgedSide
+
+    @property
+    def difference(self) -> Difference | None:
+        """The better side minus the other, paired by seed; None where they share no seed."""
+        if self.better.entry is None or self.than.entry is None:
+            return None
+        return self.better.entry.difference(self.than.entry, self.metric, LEVEL)
+
+    @property
+    def verdict(self) -> str:
+        """`HOLDS` where the interval lies above 0, `OPPOSITE` below; `NOT_RUN` until every run of both sides has ended."""
+        if self.better.waiting or self.than.waiting:
+            return NOT_RUN
+        found = self.difference
+        if found is None or found.low is None or not found.excludes_zero:
+            return CANNOT_TELL
+        return HOLDS if found.low > 0 else OPPOSITE
+
+
+def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
+    """Every claim of a study at every place that it is about, in the order of the study; `resolved` is the study with defaults."""
+    claims = resolved.get("claims") or []
+    if not claims:
+        return []
+    from crosswind.studies.claims import sides_of  # reports of studies without claims need not load what checks them
+
+    planned: dict[_Where, dict[str, None]] = {}
+    states: dict[_Where, Counter[str]] = {}
+    for run, (status, _) in found.runs.items():
+        where = _Where(run.study, run.data, run.shift, run.size, run.model, run.method)
+        planned.setdefault(where, {})[run.point] = None
+        states.setdefault(where, Counter())[status] += 1
+
+    def judged(where: _Where, set_name: str, rule: str) -> JudgedSide:
+        place = Place(where.study, where.data, where.size, where.model, set_name, rule)
+        entry = found.entries.get(place, {}).get((where.shift, where.method))
+        waiting = states[where]["pending"] + states[where]["running"]
+        return JudgedSide(where.method, where.model, len(planned[where]), waiting, states[where]["failed"], entry)
+
+    out = []
+    for number, claim in enumerate(claims, 1):
+        better, than = sides_of(claim, str(resolved["reference"]))
+        set_name, rule = str(claim["set"]), str(claim["rule"] or resolved["selection"][0])
+        for where in planned:
+            if where.method != better.method or better.model not in (None, where.model):
+                continue
+            if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "shift", "size")):
+                continue
+            other = where._replace(method=than.method, model=than.model or where.model)
+            if other == where or other not in planned:
+                continue
+            place = Place(where.study, where.data, where.size, where.model, set_name, rule)
+            sides = (judged(where, set_name, rule), judged(other, set_name, rule))
+            out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
+    return out
+
+
+def claim_table(study: str, found: list[Judgement]) -> Table | None:
+    """A row a judgement, the claims' words below; what is the same in all rows stands in the title. None without claims."""
+    if not found:
+        return None
+    shared, varying = _columns(found)
+    rows: list[tuple[Cell, ...]] = []
+    for item in found:
+        difference = item.difference if item.verdict != NOT_RUN else None
+        mean = None if difference is None else f"{difference.mean:+.3f}"
+        interval = (
+            None
+            if difference is None or difference.low is None or difference.high is None
+            else f"{difference.low:+.3f} to {difference.high:+.3f}"
+        )
+        about = _about(item)
+        seeds = 0 if difference is None else difference.n
+        rows.append((item.number, *(about[name] for name in varying), mean, interval, seeds, item.verdict))
+    columns = ("claim", *varying, "difference", "95% interval", "seeds", "verdict")
+    notes = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
+    title = f"Claims ({', '.join(part for part in (study, *shared) if part)})"
+    return Table(f"claims-{_slug(study)}", title, columns, tuple(rows), (*notes, *_notes(found)), keys=1)
+
+
+def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
+    """Every number of the judgements in one tidy table; None without claims."""
+    if not found:
+        return None
+    rows = []
+    for item in found:
+        difference = item.difference
+        scores: dict[str, Cell] = {
+            "study": study,
+            "claim": item.number,
+            "text": item.text,
+            **item.place._asdict(),
+            "shift": item.shift,
+            "metric": item.metric,
+            "verdict": item.verdict,
+        }
+        for name, side in (("better", item.better), ("than", item.than)):
+            summary = side.entry.summary(item.metric, LEVEL) if side.entry is not None else None
+            scores |= {name: side.method, f"{name}_model": side.model, f"{name}_points": side.tried}
+            scores[f"{name}_mean"] = None if summary is None else summary.mean
+        if difference is not None:
+            scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
+            scores |= {"n": difference.n, "missing": difference.missing}
+        rows.append(tuple(scores.get(name) for name in _NUMBERS))
+    return Table(f"claims-{_slug(study)}", "Every number of the claims", _NUMBERS, tuple(rows), keys=2)
+
+
+def _about(item: Judgement) -> dict[str, str | None]:
+    place = item.place
+    one = item.better.model == item.than.model
+    return {
+        "data": place.data,
+        "shift": item.shift,
+        "size": place.size,
+        "model": item.better.model if one else None,
+        "better": item.better.method if one else f"{item.better.method}, {item.better.model}",
+        "than": item.than.method if one else f"{item.than.method}, {item.than.model}",
+        "set": place.set,
+        "score": item.metric.replace("_", " "),
+        "selection": place.rule,
+    }
+
+
+def _columns(found: list[Judgement]) -> tuple[list[str], list[str]]:
+    """What all rows share, in words, and the columns that they do not."""
+    every = [_about(item) for item in found]
+    words = {"shift": "shift {}", "size": "size {}", "set": "set {}", "selection": "selection {}"}
+    shared, varying = [], []
+    for name in every[0]:
+        values = {about[name] for about in every}
+        if len(values) > 1 or name in ("better", "than"):
+            varying.append(name)
+        elif value := next(iter(values)):
+            shared.append(words.get(name, "{}").format(value))
+    return shared, varying
+
+
+def _notes(found: list[Judgement]) -> list[str]:
+    done = [item for item in found if item.verdict != NOT_RUN]
+    notes = [
+        f'The better side minus the other at the same seed, then the mean over seeds. "{HOLDS}": the 95% t-interval lies above 0; '
+        f'"{OPPOSITE}": below; "{CANNOT_TELL}": it has 0 in it, or the seeds show no spread. That is no finding that the sides '
+        "are equal."
+    ]
+    if len(done) > 1:
+        chance = f"{len(done) * (1 - LEVEL) / 2:.2g} of {len(done)}"
+        notes.append(f"Each is judged for itself: where nothing differs, about {chance} would hold by chance.")
+    notes += dict.fromkeys(line for item in found for line in oracle_notes(item.place))
+    uneven = dict.fromkeys(
+        f"{_named(item.better)} {item.better.tried}, {_named(item.than)} {item.than.tried} (claim {item.number})"
+        for item in found
+        if item.better.tried != item.than.tried
+    )
+    if uneven:
+        told = "; ".join(uneven)
+        notes.append(f"WARNING: the sides did not try equally many points: {told}. The best of more is higher by chance alone.")
+    waiting = sum(item.verdict == NOT_RUN for item in found)
+    if waiting:
+        notes.append(f"{NOT_RUN}: {waiting} of {len(found)} wait for runs of a side; no difference is shown before all have ended.")
+    for item in done:
+        lost = [f"{_named(side)} {side.failed}" for side in (item.better, item.than) if side.failed]
+        missing = item.difference.missing if item.difference is not None else 0
+        if lost or missing:
+            words = [f"failed runs: {', '.join(lost)}"] if lost else []
+            words += [f"seeds without a partner, left out: {missing}"] if missing else []
+            notes.append(f"Claim {item.number} under {item.shift}: {'; '.join(words)}.")
+        partial = [
+            f"{_named(side)} (seed {', '.join(map(str, sorted(side.entry.partial)))})"
+            for side in (item.better, item.than)
+            if side.entry is not None and side.entry.partial
+        ]
+        if partial:
+            notes.append(f"Claim {item.number} under {item.shift}: chosen among fewer points than planned: {'; '.join(partial)}.")
+    return notes
+
+
+def _named(side: JudgedSide) -> str:
+    return f"{side.method} on {side.model}"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9+.]+", "-", name.lower()).strip("-")

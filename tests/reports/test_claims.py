@@ -1,0 +1,185 @@
+"""Claims in reports: verdicts worked by hand, where a claim is judged, what stands below the table, and the table on the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_fuzz_stores import whole_store
+
+from crosswind.cli.main import _status
+from crosswind.reports import page as page_module
+from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.results import arrange
+from crosswind.studies.claims import Claim
+
+BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+
+
+def claim(**fields: Any) -> dict[str, Any]:
+    """A claim as a store keeps it, with every default."""
+    return Claim(**{"text": "it helps", "better": "irm", **fields}).model_dump()
+
+
+def run(method: str, seed: int, test: float, *, shift: str = "SC", model: str = "mlp", point: str = "", **more: Any) -> list[Any]:
+    base = {"study": "mini", "data": "digits", "shift": shift, "size": "few", "model": model, "method": method, "point": point}
+    base |= {"seed": seed, "status": more.pop("status", "finished")}
+    if base["status"] not in ("finished", "diverged"):
+        return [{**base, "rule": None, "set": None, "metrics": None}]
+    metrics = {"accuracy": test, "worst_group": test / 2, "balanced_accuracy": test, "n": 100, "role": "test"}
+    validation = {**metrics, "accuracy": more.pop("validation", 0.5), "role": "validation"}
+    scored = [("best-id", "test", metrics), ("best-id", "validation", validation)]
+    return [{**base, "rule": rule, "set": name, "metrics": values} for rule, name, values in scored]
+
+
+def several(method: str, values: list[float], **more: Any) -> list[Any]:
+    return [row for seed, value in enumerate(values) for row in run(method, seed, value, **more)]
+
+
+def judged(rows: list[Any], *claims: dict[str, Any]) -> list[Judgement]:
+    return judge(arrange(rows), {"name": "mini", "reference": "erm", "selection": ["best-id"], "claims": list(claims)})
+
+
+ERM = several("erm", [0.60, 0.62, 0.64])
+
+
+@pytest.mark.parametrize(
+    "irm,verdict",
+    [
+        ([0.70, 0.73, 0.73], HOLDS),  # 0.10, 0.11, 0.09: mean 0.1, sd 0.01, half-width 4.3027 * 0.01 / sqrt 3 = 0.0248
+        ([0.50, 0.53, 0.53], OPPOSITE),  # the same below 0
+        ([0.61, 0.64, 0.61], CANNOT_TELL),  # 0.01, 0.02, -0.03: mean 0
+        ([0.62, 0.63, 0.67], CANNOT_TELL),  # 0.02, 0.01, 0.03: mean 0.02, half-width 0.0248: more in every seed, and 0 inside
+        ([0.65, 0.67, 0.69], CANNOT_TELL),  # 0.05 at every seed: without a spread there is nothing to judge by
+    ],
+)
+def test_verdicts_by_hand(irm: list[float], verdict: str) -> None:
+    (found,) = judged(ERM + several("irm", irm), claim())
+    assert found.verdict == verdict
+
+
+def test_the_numbers_by_hand() -> None:
+    """Differences 0.10, 0.11, 0.09: mean 0.1, interval 0.1 - 0.0248 to 0.1 + 0.0248; worst groups are half of each."""
+    found = judged(ERM + several("irm", [0.70, 0.73, 0.73]), claim(), claim(metric="worst_group"))
+    table = claim_table("mini", found)
+    assert table is not None and table.title == "Claims (mini, digits, shift SC, size few, mlp, set test, selection best-id)"
+    assert table.columns == ("claim", "better", "than", "score", "difference", "95% interval", "seeds", "verdict")
+    assert table.rows[0] == (1, "irm", "erm", "accuracy", "+0.100", "+0.075 to +0.125", 3, HOLDS)
+    assert table.rows[1] == (2, "irm", "erm", "worst group", "+0.050", "+0.038 to +0.062", 3, HOLDS)
+    assert table.notes[:2] == ("Claim 1: it helps", "Claim 2: it helps")
+    assert any("about 0.05 of 2 would hold by chance" in note for note in table.notes)
+    numbers = claim_number_table("mini", found)
+    assert numbers is not None
+    row = dict(zip(numbers.columns, numbers.rows[0], strict=True))
+    assert (row["better_mean"], row["than_mean"]) == (pytest.approx(0.72), pytest.approx(0.62))
+    assert (row["diff"], row["diff_low"], row["n"]) == (pytest.approx(0.1), pytest.approx(0.07516, abs=1e-5), 3)
+
+
+def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
+    rows = ERM + several("irm", [0.70, 0.73, 0.73]) + several("erm", [0.5, 0.5, 0.6], shift="none")
+    rows += several("irm", [0.4, 0.3, 0.5], shift="none", model="cnn") + several("erm", [0.6, 0.5, 0.6], shift="none", model="cnn")
+    found = judged(rows, claim(), claim(better={"method": "erm", "model": "cnn"}, than={"method": "erm", "model": "mlp"}))
+    assert [(item.number, item.shift, item.better.model, item.than.model) for item in found] == [
+        (1, "SC", "mlp", "mlp"),
+        (1, "none", "cnn", "cnn"),  # irm is not run on mlp there, and erm on cnn not under SC
+        (2, "none", "cnn", "mlp"),
+    ]
+    table = claim_table("mini", found)
+    assert table is not None
+    cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [(row["shift"], row["model"], row["better"]) for row in cells] == [
+        ("SC", "mlp", "irm"),
+        ("none", "cnn", "irm"),
+        ("none", None, "erm, cnn"),
+    ]
+    assert judged(rows, claim(shift="SC", model="cnn")) == []
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_nothing_is_said_before_all_runs_of_both_sides_have_ended(status: str) -> None:
+    rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status=status)
+    found = judged(rows, claim())
+    table = claim_table("mini", found)
+    assert table is not None and table.rows == ((1, "irm", "erm", None, None, 0, NOT_RUN),)
+    assert any(note.startswith("not run yet: 1 of 1 wait") for note in table.notes)
+
+
+def test_failed_runs_are_told_and_leave_their_seed_out() -> None:
+    rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status="failed")
+    found = judged(rows, claim())  # 0.10, 0.11: sd 0.00707, half-width 12.706 * 0.00707 / sqrt 2 = 0.0635
+    table = claim_table("mini", found)
+    assert table is not None and table.rows == ((1, "irm", "erm", "+0.105", "+0.041 to +0.169", 2, HOLDS),)
+    assert "Claim 1 under SC: failed runs: irm on mlp 1; seeds without a partner, left out: 1." in table.notes
+
+
+def test_grids_of_two_sizes_are_warned_of() -> None:
+    irm = several("irm", [0.70, 0.73, 0.73], point="a", validation=0.9) + several("irm", [0.5, 0.5, 0.5], point="b")
+    table = claim_table("mini", judged(ERM + irm, claim()))
+    assert table is not None and table.rows[0][-1] == HOLDS
+    told = "WARNING: the sides did not try equally many points: irm on mlp 2, erm on mlp 1 (claim 1)."
+    assert any(note.startswith(told) for note in table.notes)
+    erm = several("erm", [0.5, 0.5, 0.5], point="a") + several("erm", [0.60, 0.62, 0.64], point="b", validation=0.9)
+    even = claim_table("mini", judged(erm + irm, claim()))
+    assert even is not None and even.rows == table.rows and not any("WARNING" in note for note in even.notes)
+
+
+def test_no_claims_no_table() -> None:
+    assert claim_table("mini", judged(ERM)) is None and claim_number_table("mini", judged(ERM)) is None
+    assert judge(arrange(ERM), {"name": "mini", "reference": "erm"}) == []  # a store of before there were claims
+
+
+ASKED = [claim(text="GroupDRO <b>helps</b> & more", better="groupdro", rule="last"), claim(text="second", better="groupdro")]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small store, whole but for the runs of erm under SC."""
+    monkeypatch.setattr(page_module, "runtime", lambda: "var vegaEmbed;")
+    return whole_store(tmp_path / "out", claims=ASKED, statuses={9: "pending"})
+
+
+def test_every_form_of_the_report_has_the_claims(store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert _status(["report", str(store)]) == 0
+    text = capsys.readouterr().out
+    assert "Claims (alpha, digits, size few, mlp, set test, accuracy)" in text and text.index("Claims (") < text.index("\nRuns\n")
+    html = (store / "report.html").read_text(encoding="utf-8")
+    assert "Claim 1: GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more" in html and "<b>helps" not in html
+    assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
+    tables = {table["name"]: table for table in json.loads(capsys.readouterr().out)}
+    found = [dict(zip(tables["claims-alpha"]["columns"], row, strict=True)) for row in tables["claims-alpha"]["rows"]]
+    assert [(row["shift"], row["selection"]) for row in found] == [(x, y) for y in ("last", "best-id") for x in ("none", "SC")]
+    assert [row["verdict"] for row in found].count(NOT_RUN) == 2
+    assert _status(["report", str(store), "--format", "latex"]) == 0
+    assert r"\label{tab:claims-alpha}" in capsys.readouterr().out
+    assert _status(["report", str(store), "--format", "csv"]) == 0
+    assert "claim" not in capsys.readouterr().out  # one tidy table stays one
+    assert _status(["report", str(store), "--format", "csv", "--out", str(tmp_path / "csv")]) == 0
+    text = (tmp_path / "csv" / "claims-alpha.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["shift"] for row in rows] == ["none", "SC"] * 2 and rows[0]["text"].startswith("GroupDRO")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
+def test_the_page_shows_the_claims_first(tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    out = whole_store(tmp_path / "out", claims=ASKED, statuses={9: "pending"})
+    assert _status(["report", str(out)]) == 0
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        told: list[str] = []
+        page.on("console", lambda message: told.append(message.text))
+        page.goto((out / "report.html").resolve().as_uri())
+        assert page.locator("section h3").first.inner_text() == "Claims"
+        table = page.locator("section", has=page.locator("h3", has_text="Claims")).last.locator("table").first
+        assert table.is_visible() and table.locator("tbody tr").count() == 4
+        assert table.locator("tbody tr").nth(1).inner_text().split("\t")[-1].strip() == NOT_RUN
+        assert told == []
+        browser.close()

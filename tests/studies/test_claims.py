@@ -1,0 +1,124 @@
+"""Claims of a study file: what is wrong with one is said in one sentence before anything is trained, and no run knows of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crosswind.core.errors import InputError
+from crosswind.studies.claims import Side, sides_of
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import Study, json_schema, study_from
+
+STUDY: dict[str, Any] = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
+    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "sizes": {"few": {"total": 100}, "more": {"digits": {"none": {"total": 200}}}},
+    "models": ["mlp", "small-cnn"],
+    "methods": {
+        "erm": {},
+        "mixed": {"method": "mixup", "shifts": ["SC"]},
+        "adapted": {"method": "erm", "models": ["mlp"], "training": {"steps": 1}},
+    },
+    "training": {"steps": 2, "validate_every": 1},
+    "selection": ["last", "best-id"],
+    "seeds": 1,
+}
+GOOD = {"text": "mixed images help", "better": "mixed", "shift": "SC"}
+
+
+def study(*claims: Any) -> Study:
+    return study_from({**STUDY, "claims": list(claims)}, where="s.yaml")
+
+
+@pytest.mark.parametrize(
+    "claim,says",
+    [
+        ({"text": "no side"}, "s.yaml: claims.0.better: is missing"),
+        ({"better": "mixed"}, "s.yaml: claims.0.text: is missing"),
+        ({**GOOD, "text": ""}, "s.yaml: claims.0.text: must not be empty"),
+        ({**GOOD, "better": 3}, "claims.0.better: must be text or a mapping, not 3"),
+        ({**GOOD, "metric": "f1"}, "claims.0.metric: 'f1' is not valid (valid: accuracy, worst_group, balanced_accuracy)"),
+        (
+            {**GOOD, "methode": "erm"},
+            "claims.0.methode: unknown field 'methode', did you mean 'model'? (valid: text, better, than, data, shift, size,",
+        ),
+        (
+            {**GOOD, "better": {"method": "erm", "modle": "mlp"}},
+            "claims.0.better.modle: unknown field 'modle', did you mean 'model'?",
+        ),
+        ({**GOOD, "better": {"model": "mlp"}}, "claims.0.better.method: is missing"),
+    ],
+)
+def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        study(claim)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "claim,says",
+    [
+        (
+            {"better": "mixd"},
+            "claims.0.better: unknown method of this study 'mixd', did you mean 'mixed'? (valid: erm, mixed, adapted)",
+        ),
+        ({"than": "irm"}, "claims.0.than: unknown method of this study 'irm'"),
+        ({"data": "digit"}, "claims.0.data: unknown data set 'digit', did you mean 'digits'? (valid: digits)"),
+        ({"shift": "sc"}, "claims.0.shift: unknown shift 'sc', did you mean 'SC'? (valid: none, SC)"),
+        ({"size": "equal"}, "claims.0.size: unknown size 'equal' (valid: few, more)"),
+        ({"model": "resnet18"}, "claims.0.model: unknown model of this study 'resnet18' (valid: mlp, small-cnn)"),
+        ({"set": "validation"}, "claims.0.set: unknown set of role test 'validation' (valid: test)"),
+        ({"rule": "best-target"}, "claims.0.rule: unknown selection rule of this study 'best-target'"),
+        ({"shift": "none"}, "claims.0.better: 'mixed' is not run under the shift 'none' (valid: erm, adapted)"),
+        ({"size": "more"}, "claims.0: the study has no shift 'SC' and size 'more' together"),
+        ({"size": "more", "shift": None}, "claims.0.better: 'mixed' is not run there (valid: erm, adapted)"),
+        (
+            {"better": {"method": "adapted", "model": "small-cnn"}},
+            "claims.0.better.method: 'adapted' is not run with the model 'small-cnn' (valid: erm, mixed)",
+        ),
+        ({"better": {"method": "erm", "model": "vit"}}, "claims.0.better.model: unknown model of this study 'vit'"),
+        ({"better": "erm", "than": None}, "claims.0.than: is the same side as 'better', so there is nothing to compare"),
+        (
+            {"better": {"method": "adapted", "model": "mlp"}, "than": {"method": "adapted"}},
+            "claims.0: 'adapted' and 'adapted' are never run",
+        ),
+    ],
+)
+def test_what_the_study_does_not_run(claim: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_plan(study({**GOOD, **claim}))
+    assert says in str(caught.value)
+
+
+def test_the_second_claim_is_named_by_its_place() -> None:
+    with pytest.raises(InputError, match=r"claims\.1\.better: unknown method"):
+        make_plan(study(GOOD, {**GOOD, "better": "irm"}))
+    with pytest.raises(InputError, match="claims: must name each entry once"):
+        study(GOOD, GOOD)
+
+
+def test_a_reference_that_is_not_run_there_is_named_as_one() -> None:
+    values = {**STUDY, "claims": [{"text": "t", "better": "erm", "shift": "none"}], "reference": "mixed"}
+    with pytest.raises(InputError, match=r"claims\.0\.than: the reference 'mixed' is not run under the shift 'none'"):
+        make_plan(study_from(values))
+
+
+def test_claims_change_no_run() -> None:
+    plain = make_plan(study())
+    told = make_plan(study(GOOD, {"text": "two models", "better": {"method": "erm", "model": "small-cnn"}, "model": "mlp"}))
+    assert [run.key for run in plain.runs] == [run.key for run in told.runs]
+    assert [run.spec for run in plain.runs] == [run.spec for run in told.runs]
+
+
+def test_a_side_without_a_model_takes_the_claim_s() -> None:
+    claim = {"better": {"method": "erm", "model": "small-cnn"}, "than": None, "model": "mlp"}
+    assert sides_of(claim, "erm") == (Side("erm", "small-cnn"), Side("erm", "mlp"))
+    assert sides_of({"better": "irm", "than": "erm-two"}, "erm") == (Side("irm", None), Side("erm-two", None))
+
+
+def test_the_schema_knows_claims() -> None:
+    schema = json_schema()
+    assert schema["properties"]["claims"]["items"]["$ref"].endswith("/Claim")
+    assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
