@@ -14,7 +14,18 @@ from typing import Any
 
 from crosswind.core.registry import Facts, facts, listing
 
-__all__ = ["COST_MODEL", "card_lines", "cost_of", "effects_of", "family_of", "find_method", "listed_methods", "method_row"]
+__all__ = [
+    "COST_MODEL",
+    "card_lines",
+    "cost_of",
+    "effect_words",
+    "effects_of",
+    "family_of",
+    "find_method",
+    "kind_of",
+    "listed_methods",
+    "method_row",
+]
 
 COST_MODEL = "resnet18"
 """The model whose step is the cost that lists show; others are on the cards."""

@@ -15,7 +15,8 @@ from crosswind.core.errors import InputError, one_line, shown, unknown
 from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.types import canonical, file_hash
-from crosswind.models.form import check_form
+from crosswind.models.form import check_extra, check_form
+from crosswind.studies.search import searched_points
 from crosswind.studies.spec import Study
 from crosswind.training.settings import TrainingSettings
 
@@ -128,6 +129,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         if not isinstance(name, str):
             raise InputError(path, f"must be the name of a model, not {shown(name)}")
         known = facts("models", name, path)
+        check_extra(known.extra, path, name)
         knobs = resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")
         check_form(known.built, knobs, None, f"models.{label}", name)
         out[label] = {"name": name, "knobs": _with_hash(knobs, f"models.{label}", folder)}
@@ -164,8 +166,10 @@ def _check_safetensors(file: Path, given: str, path: str) -> None:
         raise InputError(f"{path}.weights", f"{given!r} holds no tensors")
 
 
-def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict[str, MethodEntry]:
-    """Label -> method with its grid; `training` is the grid of the study's training settings."""
+def methods_of(study: Study) -> dict[str, MethodEntry]:
+    """Label -> method with the points of its grid, or of the study's search."""
+    if study.search is None:
+        training_grid(study.training)  # refused under its own name, whatever the methods
     entries = study.methods if isinstance(study.methods, dict) else dict.fromkeys(study.methods, {})
     if not entries:
         raise InputError("methods", "must not be empty")
@@ -183,17 +187,15 @@ def methods_of(study: Study, training: list[tuple[str, dict[str, Any]]]) -> dict
         _check_overrides(overrides, path)
         shifts = _some_of(overrides.pop("shifts", None), study.shifts, "shift", f"{path}.shifts")
         models = _some_of(overrides.pop("models", None), study.models, "model", f"{path}.models")
-        grid = training
-        if "training" in overrides:
-            own = overrides.pop("training")
-            if not isinstance(own, dict):
-                raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
-            grid = training_grid({**study.training, **own}, f"{path}.training")
-        knobs = grid_of(known.knobs, settings, path, f"method {known.name!r}")
-        points = tuple(
-            (", ".join(part for part in (first, second) if part), values, train)
-            for (first, values), (second, train) in itertools.product(knobs, grid)
-        )
+        own = overrides.pop("training", {})
+        if not isinstance(own, dict):
+            raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
+        loop, where, what = {**study.training, **own}, f"{path}.training" if own else "training", f"method {known.name!r}"
+        if study.search is not None:
+            points = searched_points(study.search, known.knobs, settings, loop, (path, where), what)
+        else:
+            grids = itertools.product(grid_of(known.knobs, settings, path, what), training_grid(loop, where))
+            points = tuple((", ".join(part for part in (one, two) if part), values, train) for (one, values), (two, train) in grids)
         out[label] = MethodEntry(label, known, points, overrides, shifts, models)
     return out
 

@@ -17,7 +17,7 @@ from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import LAWS, plan_counts
-from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of, training_grid
+from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.claims import check_claims
 from crosswind.studies.counting import DrawCounts, matching_of
@@ -87,7 +87,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     models = models_of(study, folder)
-    methods = methods_of(study, training_grid(study.training))
+    methods = methods_of(study)
     check_sampler(study.sampler, "sampler")
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)

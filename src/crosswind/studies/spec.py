@@ -16,6 +16,7 @@ from crosswind.core.errors import InputError, nearest, shown
 from crosswind.core.knobs import knobs_of
 from crosswind.studies.claims import Claim, ModelSide
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
+from crosswind.studies.search import Search
 from crosswind.training.settings import TrainingSettings
 
 __all__ = [
@@ -187,6 +188,9 @@ class Study(_Strict):
     training: dict[str, Any] = Field(
         default={}, description="settings of the training loop (crosswind show training); a list of values is a grid"
     )
+    search: Search | None = Field(
+        default=None, description="points of its settings and of the loop's that every method tries, drawn at random"
+    )
     selection: list[Literal["best-id", "best-ood", "best-target", "last"]] = Field(
         default=["best-id"], min_length=1, description="which step's model is scored"
     )
@@ -346,7 +350,7 @@ def _is_branch(word: str) -> bool:
     return (
         "[" in word
         or word.startswith("constrained-")
-        or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec", "ModelSide")
+        or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec", "ModelSide", "Search")
     )
 
 
@@ -360,6 +364,7 @@ def _fields_at(path: Sequence[str]) -> list[str]:
         "derive": DeriveSpec,
         "clusters": ClustersSpec,
         "claims": Claim,
+        "search": Search,
         "better": ModelSide,
         "than": ModelSide,
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import InputError, shown
-from crosswind.core.knobs import Needs, knob, knobs_of, resolve
+from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
 
 __all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
 
@@ -47,6 +47,7 @@ class TrainingSettings:
     lr: float = knob(
         1e-3,
         domain="(0, inf)",
+        search=log(1e-4, 1e-2),
         grid={"wiles2022": [1e-2, 1e-3, 1e-4], "jeon2025": [1e-2, 1e-3, 1e-4]},
         source="Jeon et al. 2025",
         doc="learning rate",

@@ -1,0 +1,104 @@
+"""Points of a random search, as many for every method of a study: none is tuned more than another.
+
+What a study gives is kept, a list is a set of choices, and what it leaves out is drawn from the range that the setting declares
+(`crosswind show method NAME`). Settings of the training loop are drawn alike for all methods: the i-th point of each has the same
+learning rate. Bergstra and Bengio 2012, "Random search for hyper-parameter optimization", is why it is no grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import Knob, Log, choose, knobs_of, resolve
+from crosswind.core.seeds import stream
+from crosswind.core.types import canonical
+from crosswind.training.settings import TrainingSettings
+
+__all__ = ["Search", "searched_points"]
+
+TRIES = 50
+"""Draws a point before it is said that there are no more that differ."""
+
+
+class Search(BaseModel):
+    """How many points of its settings every method tries, drawn at random."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    points: Annotated[int, Field(ge=1, le=10_000)] = Field(description="points of every method")
+    seed: Annotated[int, Field(ge=0, lt=2**62)] = Field(default=0, description="of the draws")
+
+
+def searched_points(
+    search: Search,
+    knobs: tuple[Knob, ...],
+    settings: Mapping[str, Any],
+    training: Mapping[str, Any],
+    paths: tuple[str, str],
+    what: str,
+) -> tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]:
+    """(label, knobs, training settings) of every point, all different; the label names what was drawn.
+
+    `settings` and `training` are what the study gives for the method and the loop, `paths` where. Raises `InputError` where there
+    are fewer points than asked for.
+    """
+    path, where = paths
+    loop_knobs = knobs_of(TrainingSettings)
+    own, loop = _ranges(knobs, settings, path), _ranges(loop_knobs, training, where)
+    found: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
+    for number in range(TRIES * search.points):
+        values = {name: _drawn(item, stream(search.seed, "search", what, name, number)) for name, item in own.items()}
+        shared = {name: _drawn(item, stream(search.seed, "search", name, number)) for name, item in loop.items()}
+        key = canonical([values, shared])
+        if key in found:
+            continue
+        label = ", ".join(f"{name}={_short(value)}" for name, value in {**values, **shared}.items())
+        train = resolve(loop_knobs, {**training, **shared}, where, "the training loop")
+        TrainingSettings.of(train, where)
+        found[key] = (label, resolve(knobs, {**settings, **values}, path, what), train)
+        if len(found) == search.points:
+            return tuple(found.values())
+    raise InputError(
+        path,
+        f"search asks for {search.points} points, and {len(found)} are all that differ: {what} draws "
+        f"{', '.join([*own, *loop]) or 'nothing'}; leave out 'training.lr', or give it a list",
+    )
+
+
+def _ranges(knobs: tuple[Knob, ...], given: Mapping[str, Any], path: str) -> dict[str, tuple[Knob, Log]]:
+    """What is drawn: settings given as a list of choices, and those left out that declare a range."""
+    out = {}
+    for knob in knobs:
+        listed = "list" in knob.annotation or "tuple" in knob.annotation
+        if knob.name not in given:
+            if knob.search is not None:
+                out[knob.name] = (knob, knob.search)
+        elif isinstance(given[knob.name], list) and not listed:
+            if not given[knob.name]:
+                raise InputError(f"{path}.{knob.name}", "is an empty list; give at least one value")
+            out[knob.name] = (knob, choose(*given[knob.name]))
+    return out
+
+
+def _short(value: Any) -> str:
+    return format(value, "g") if isinstance(value, float) else str(value)
+
+
+def _drawn(item: tuple[Knob, Log], generator: np.random.Generator) -> Any:
+    knob, where = item
+    if where.choices:
+        return where.choices[int(generator.integers(len(where.choices)))]
+    u = float(generator.random())
+    value = where.low + u * (where.high - where.low)
+    if where.log:
+        value = math.exp(math.log(where.low) + u * (math.log(where.high) - math.log(where.low)))
+    if "int" in knob.annotation and "float" not in knob.annotation:
+        return min(int(where.high), max(int(where.low), round(value)))
+    # Three digits: what a table shows is what was run.
+    return min(where.high, max(where.low, float(f"{value:.3g}")))
