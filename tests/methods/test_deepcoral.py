@@ -32,9 +32,11 @@ def batch(x: Any, environment: Any) -> Batch:
     return Batch(rows, zeros, torch.arange(len(rows)), zeros, torch.as_tensor(environment))
 
 
-def alignment(form: str, given: Batch, many: int = 4, head: nn.Module | None = None) -> float:
+def alignment(
+    form: str, given: Batch, many: int = 4, head: nn.Module | None = None, counts: tuple[int, ...] | None = None
+) -> float:
     method = DeepCORAL(form=form)
-    counts = (1,) * many
+    counts = counts or (9,) * many
     state = method.state(Info((3, 8, 8), 2, many, environment_names=("e",) * many, environment_counts=counts))
     found = method.loss({"model": Plain(head)}, given, state)
     assert found.total.item() == pytest.approx(float(found.terms["classification"] + found.terms["alignment"]))
@@ -61,6 +63,16 @@ def test_environment_of_one_row_compares_means_only() -> None:
     given = batch([*TWO, [3, 0]], [0, 0, 1, 1, 3])
     assert alignment("covariance", given) == pytest.approx(4.25)
     assert alignment("mean-and-covariance", given) == pytest.approx(17 + 11 / 3)
+
+
+def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() -> None:
+    """The third environment of the test above, whose row the sampler has drawn three times: still it has no covariance.
+
+    Taken as three rows it would have one of zeros, and the others would be drawn towards it: (68 + 4 + 64) / 3 / 4 and not 17.
+    """
+    given = batch([*TWO, [3, 0], [3, 0], [3, 0]], [0, 0, 1, 1, 3, 3, 3])
+    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 1)) == pytest.approx(17 + 11 / 3)
+    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 2)) == pytest.approx(136 / 12 + 11 / 3)
 
 
 @pytest.mark.parametrize("form", ["covariance", "mean-and-covariance"])

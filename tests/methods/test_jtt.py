@@ -150,8 +150,22 @@ def test_nothing_wrong_is_erm_and_says_so() -> None:
     found = run(JTT(), easy, steps=200, lr=1e-2, patience=None)
     assert int(found.weights("last")["state/wrong"].sum()) == 0
     assert [text.split(",")[0] for text in found.warnings] == ["jtt: the first network got no training row wrong"]
-    assert JTT().doubts({"wrong": torch.tensor([True, True])})[0].startswith("the first network got every training row wrong")
+    assert (
+        JTT()
+        .doubts({"wrong": torch.tensor([True, True]), "answered": torch.tensor(True)})[0]
+        .startswith("the first network got every training row wrong")
+    )
     assert run(JTT(), noisy()).warnings == []
+
+
+def test_a_first_network_that_diverged_is_told_of() -> None:
+    """Its answers are not numbers, and a largest one of them is always the first class: half of the rows would seem right."""
+    diverged = {key: value * float("nan") for key, value in run(ERM(), steps=2).weights("last").items()}
+    found = run(JTT(), base=diverged)
+    assert 0 < int(found.weights("last")["state/wrong"].sum()) < 60
+    assert found.warnings == [
+        "jtt: the first network diverged, so the rows that it got wrong are no error set; lower the learning rate"
+    ]
 
 
 def test_a_base_run_is_named_by_its_share_and_rule() -> None:

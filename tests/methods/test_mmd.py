@@ -43,10 +43,12 @@ def batch(x: Any, environment: Any) -> Batch:
     return Batch(rows, zeros, torch.arange(len(rows)), zeros, torch.as_tensor(environment))
 
 
-def alignment(given: Batch, many: int = 4, head: nn.Module | None = None, **knobs: Any) -> Tensor:
+def alignment(
+    given: Batch, many: int = 4, head: nn.Module | None = None, rows: tuple[int, ...] | None = None, **knobs: Any
+) -> Tensor:
     """The alignment, with its gradient."""
     method = MMD(**knobs)
-    state = method.state(Info((3, 8, 8), 2, many, environment_names=("e",) * many, environment_counts=(1,) * many))
+    state = method.state(Info((3, 8, 8), 2, many, environment_names=("e",) * many, environment_counts=rows or (9,) * many))
     found = method.loss({"model": Plain(head)}, given, state)
     assert found.total.item() == pytest.approx(float(found.terms["classification"] + method.weight * found.terms["alignment"]))
     return (found.total - found.terms["classification"]) / method.weight
@@ -92,6 +94,13 @@ def test_small_and_absent_environments_give_numbers(knobs: dict[str, Any], envir
     assert math.isfinite(found.item()) and (found.item() == 0.0) == (len(usable) < 2)
     found.backward()
     assert given.x.grad is not None and torch.isfinite(given.x.grad).all()
+
+
+def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() -> None:
+    given = batch([*FOUR, [5.0], [5.0], [5.0]], [0, 0, 1, 1, 3, 3, 3])
+    alone = alignment(batch(FOUR, [0, 0, 1, 1]), estimate="unbiased", widths=[1.0]).item()
+    assert alignment(given, rows=(9, 9, 9, 1), estimate="unbiased", widths=[1.0]).item() == pytest.approx(alone)
+    assert abs(alignment(given, rows=(9, 9, 9, 2), estimate="unbiased", widths=[1.0]).item() - alone) > 0.1
 
 
 def slow(x: Tensor, environment: Any, widths: list[float] | None, unbiased: bool) -> Tensor:

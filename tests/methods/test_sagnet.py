@@ -356,7 +356,7 @@ def test_it_does_not_follow_a_brightness_that_goes_with_the_class() -> None:
         ("mlp", SagNet(), {}, "needs maps of more than one place after stage 'layer2', .* output there is 16"),
         ("small-cnn", SagNet(after="block3"), {}, "needs maps of more than one place after stage 'block3', .* is 128x1x1"),
         ("small-cnn", SagNet(after="layer2"), {}, "reads the stage 'layer2', the model has block1, block2, block3"),
-        ("small-cnn", SagNet(), {"batch": 1}, "needs batches of at least two rows, whose styles it exchanges"),
+        ("small-cnn", SagNet(), {"batch": 1}, "needs batches of at least 2 rows, and training.batch is 1"),
     ],
 )
 def test_models_and_batches_that_it_would_do_nothing_to_are_refused(

@@ -181,8 +181,8 @@ class Needs:
     from. `switches`: knobs that hold a training step at which the method changes; a run must be longer than each. `adapts`: the
     knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive. `norm`:
     what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the images that it can work
-    on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which the rows of one environment,
-    or of one mixture of them, are compared with each other, so that a batch must hold two of each.
+    on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which the rows of one
+    environment, or of one mixture of them, are compared with each other, so that a batch must hold two of each.
     """
 
     groups: bool = False
@@ -244,8 +244,8 @@ class Limit:
     """The values of knobs at which a method becomes another one: a free test.
 
     `equals` is a registered method or a reference, `"erm-group-mean"` or `"erm-environment-mean"`: the mean of the mean losses of
-    all groups, or of the environments in a batch. `reason` says why there is none. `also`: further places, each knob -> the values at
-    which, in any combination, it is the same.
+    all groups, or of the environments in a batch. `reason` says why there is none. `also`: further places, each knob -> the values
+    at which, in any combination, it is the same.
     """
 
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)

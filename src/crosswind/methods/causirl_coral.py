@@ -65,7 +65,7 @@ class CausIRLCORAL(Method):
         doc="what is aligned, and by what it is divided",
     )
 
-    needs = Needs(sampler="per-environment")
+    needs = Needs(sampler="per-environment", rows=2, spread={"form": "covariance"})
     limit = Limit({"weight": 0.0}, equals="erm")
     version = 1
     family = {"jeon2025": "out-of-distribution generalisation"}

@@ -76,7 +76,7 @@ class CausIRLMMD(Method):
         doc="whether a row's pair with itself counts",
     )
 
-    needs = Needs(sampler="per-environment")
+    needs = Needs(sampler="per-environment", rows=2, spread={"estimate": "unbiased"})
     limit = Limit({"weight": 0.0}, equals="erm")
     version = 1
     family = {"jeon2025": "out-of-distribution generalisation"}

@@ -29,8 +29,9 @@ class DeepCORAL(Method):
         covariance            |C_i - C_j|_F^2 / (4 d^2)       (their equation 1)
     with m_e and C_e the mean and the covariance (over n_e - 1) of the d features of e's rows, the head's input and not logits.
     Assumes: at least two environments with training rows; refused otherwise, since one leaves no pair and so ERM. Each batch
-        holds equal shares of them (`needs.sampler`), as in DomainBed. An environment with one row in a batch has no covariance:
-        pairs with it compare means only, and the mean over pairs is over those that can be compared.
+        holds equal shares of them (`needs.sampler`), as in DomainBed. An environment with one row in a batch, or one training row
+        that a batch repeats, has no covariance: pairs with it compare means only, and the mean over pairs is over those that can
+        be compared. Where form "covariance" would find none it is refused.
     Knobs: weight 1, DomainBed's default, whose search is 0.1 to 10; Wiles et al. 2022 searched 0.01 to 10. form
         "mean-and-covariance", the loss of DomainBed and WILDS, to which these weights belong. The paper's own is 4 times smaller
         in the covariance, without the means: at d = 512 weights of this size hardly move it, so it wants far larger ones; the
@@ -58,9 +59,9 @@ class DeepCORAL(Method):
         doc="what is aligned, and by what it is divided",
     )
 
-    needs = Needs(environments=True, sampler="per-environment")
+    needs = Needs(environments=True, sampler="per-environment", spread={"form": "covariance"})
     limit = Limit({"weight": 0.0}, equals="erm")
-    version = 1
+    version = 2
     family = {"wiles2022": "domain generalisation"}
 
     def state(self, info: Info) -> State:
@@ -73,7 +74,9 @@ class DeepCORAL(Method):
         model = cast("Model", modules["model"])
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
-        means, covariances = moment_distances(features, batch.environment, len(state["environment_rows"]))
+        means, covariances = moment_distances(
+            features, batch.environment, len(state["environment_rows"]), state["environment_rows"]
+        )
         width = features.shape[1]
         if self.form == "covariance":
             apart = covariances / (4 * width**2)

@@ -55,12 +55,12 @@ def row_losses(logits: Tensor, y: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(_wide(logits), y, reduction="none")
 
 
-def moment_distances(features: Tensor, group: Tensor, many: int) -> tuple[Tensor, Tensor]:
+def moment_distances(features: Tensor, group: Tensor, many: int, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The mean over pairs of groups of |m_i - m_j|^2, and of |C_i - C_j|_F^2; 0 where there is no pair.
 
     m and C: the mean and the covariance (over n - 1) of a group's features. A group without rows is in no pair, one of a single
-    row in none of the second. `features` [n, d], `group` int64 [n] in [0, many). At least float32, whatever the arithmetic
-    around it.
+    row in none of the second; `rows` int64 [many]: how many it has in training, since a batch may hold a row several times.
+    `features` [n, d], `group` int64 [n] in [0, many). At least float32, whatever the arithmetic around it.
     """
     with without_autocast(features):
         wide = _wide(features)
@@ -74,11 +74,17 @@ def moment_distances(features: Tensor, group: Tensor, many: int) -> tuple[Tensor
         centred = wide - members @ means
         shares = members / (counts - 1.0).clamp(min=1.0)
         inner = shares.T @ (centred @ centred.T).square() @ shares
-        return seen.sum() * spread / _pairs(seen), _mean_distance(inner, (counts > 1).to(wide.dtype))
+        return seen.sum() * spread / _pairs(seen), _mean_distance(inner, _several(counts, rows).to(wide.dtype))
 
 
 def kernel_distance(
-    features: Tensor, group: Tensor, many: int, widths: Sequence[float] | None = None, *, unbiased: bool = False
+    features: Tensor,
+    group: Tensor,
+    many: int,
+    widths: Sequence[float] | None = None,
+    *,
+    unbiased: bool = False,
+    rows: Tensor | None = None,
 ) -> Tensor:
     """The mean over pairs of groups of the squared maximum mean discrepancy under Gaussian kernels; 0 where there is no pair.
 
@@ -105,7 +111,12 @@ def kernel_distance(
         same = torch.eye(len(wide), dtype=torch.bool, device=wide.device)
         others = (members * (kernel.masked_fill(same, 0.0) @ members)).sum(0) / (counts * (counts - 1.0)).clamp(min=1.0)
         inner = torch.where(torch.eye(many, dtype=torch.bool, device=wide.device), others, inner)
-        return _mean_distance(inner, (counts > 1).to(wide.dtype))
+        return _mean_distance(inner, _several(counts, rows).to(wide.dtype))
+
+
+def _several(counts: Tensor, rows: Tensor | None) -> Tensor:
+    """Which groups have two different rows in a batch, bool [k], as far as numbers of rows tell."""
+    return counts > 1 if rows is None else (counts > 1) & (rows > 1)
 
 
 def _doubled_median(squared: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class IRM(Method):
         doc="whether the whole loss is divided by a lambda above 1",
     )
 
-    needs = Needs(environments=True, sampler="per-environment", switches=("anneal_steps",))
+    needs = Needs(environments=True, sampler="per-environment", switches=("anneal_steps",), spread={"estimate": "halves"})
     limit = Limit({"penalty_weight": 0.0, "anneal_steps": 0}, equals="erm-environment-mean")
     version = 1
     family = {"wiles2022": "domain generalisation", "jeon2025": "out-of-distribution generalisation"}

@@ -65,8 +65,8 @@ class JTT(Method):
     family = {"wiles2022": "adaptive"}
 
     def state(self, info: Info) -> State:
-        """`wrong` bool [n_rows]: the error set."""
-        return {"wrong": torch.zeros(info.n_rows, dtype=torch.bool)}
+        """`wrong` bool [n_rows]: the error set; `answered` bool []: whether the first network's answers were numbers."""
+        return {"wrong": torch.zeros(info.n_rows, dtype=torch.bool), "answered": torch.ones((), dtype=torch.bool)}
 
     def stage(self, index: int, tools: Tools) -> Stage | None:
         """The second training; the first is the base run's."""
@@ -76,12 +76,15 @@ class JTT(Method):
         assert logits is not None
         wrong = logits.argmax(1) != tools.y.cpu()
         tools.state["wrong"] = wrong.to(tools.y.device)
+        tools.state["answered"] = torch.isfinite(logits).all().to(tools.y.device)
         # Without a row that stands twice the stage is ERM's own, down to what is drawn at a row's visits.
         return Stage("main", copies=torch.where(wrong, self.up, 1) if self.up > 1 and bool(wrong.any()) else None)
 
     def doubts(self, state: State) -> list[str]:
-        """An empty error set, or one of all rows, makes it ERM."""
+        """An empty error set, or one of all rows, makes it ERM; that of a network that diverged says nothing."""
         wrong, n = int(state["wrong"].sum()), len(state["wrong"])
+        if not bool(state["answered"]):
+            return ["the first network diverged, so the rows that it got wrong are no error set; lower the learning rate"]
         if 0 < wrong < n:
             return []
         return [f"the first network got {'every' if wrong else 'no'} training row wrong, so this run is ERM; change `first`"]

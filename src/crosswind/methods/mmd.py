@@ -33,7 +33,8 @@ class MMD(Method):
         unbiased   without these pairs (their equation 3): right on average, and so negative at times
     Assumes: at least two environments with training rows; refused otherwise, since one leaves no pair and so ERM. Each batch
         holds equal shares of them (`needs.sampler`), as in DomainBed. An environment without a row in a batch is in none of its
-        pairs; with a single one it is in none of "unbiased", which has no pair of rows to look at.
+        pairs; with a single one, or with one training row that a batch repeats, it is in none of "unbiased", which has no pair of
+        rows to look at and is refused where no environment has.
     Knobs: weight 1, DomainBed's default, whose search is 0.1 to 10. widths null, one width: the median distance of two rows of the
         batch (their section 8). DomainBed adds up seven fixed kernels exp(-g |a - b|^2), g = 0.001, 0.01, ...,
         1000: widths [22.36, 7.071, 2.236, 0.7071, 0.2236, 0.07071, 0.02236] here. Where features are further apart than these,
@@ -65,9 +66,9 @@ class MMD(Method):
         doc="whether a row's pair with itself counts",
     )
 
-    needs = Needs(environments=True, sampler="per-environment")
+    needs = Needs(environments=True, sampler="per-environment", spread={"estimate": "unbiased"})
     limit = Limit({"weight": 0.0}, equals="erm")
-    version = 1
+    version = 2
 
     def state(self, info: Info) -> State:
         """`environment_rows` int64 [e]: training rows of each environment; a loss needs their number without asking the device."""
@@ -80,6 +81,11 @@ class MMD(Method):
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
         apart = kernel_distance(
-            features, batch.environment, len(state["environment_rows"]), self.widths, unbiased=self.estimate == "unbiased"
+            features,
+            batch.environment,
+            len(state["environment_rows"]),
+            self.widths,
+            unbiased=self.estimate == "unbiased",
+            rows=state["environment_rows"],
         )
         return Loss(classed + self.weight * apart, {"classification": classed.detach(), "alignment": apart.detach()})

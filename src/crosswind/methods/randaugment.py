@@ -67,7 +67,29 @@ class RandAugment(Method):
     )
 
     needs = Needs(channels=(1, 3))
-    limit = Limit({"count": 0}, equals="erm")
+    # Whether a translation moves a picture by a pixel depends on its size, so that only a run can tell.
+    limit = Limit(
+        {"count": 0},
+        equals="erm",
+        also=[
+            {"operations": ["identity"]},
+            {
+                "operations": [
+                    "shear-x",
+                    "shear-y",
+                    "translate-x",
+                    "translate-y",
+                    "rotate",
+                    "brightness",
+                    "colour",
+                    "contrast",
+                    "sharpness",
+                ],
+                "magnitude": [0],
+            },
+            {"operations": ["posterize"], "magnitude": [0, 1, 2, 3]},
+        ],
+    )
     version = 1
     family = {"wiles2022": "heuristic augmentation", "jeon2025": "heuristic augmentation"}
 

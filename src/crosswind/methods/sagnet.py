@@ -81,15 +81,13 @@ class SagNet(Method):
         doc="the adversary's learning rate; null: the study's",
     )
 
-    needs = Needs(norm="batch")
+    needs = Needs(norm="batch", rows=2)
     limit = Limit({"weight": 0.0, "mixing": 0.0}, equals="erm")
     version = 1
     family = {"wiles2022": "domain generalisation", "jeon2025": "single-domain generalisation"}
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
         """The classifier, and the network that tells the class by styles. Raises `NeedsError` where there are no styles."""
-        if info.batch < 2:
-            raise NeedsError("method 'sagnet' needs batches of at least two rows, whose styles it exchanges, and they have one")
         if len(info.input_shape) != 3:
             raise NeedsError(f"method 'sagnet' needs images, whose maps have styles, not inputs of shape {info.input_shape}")
         model = make_model()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InputError
 from crosswind.shifts.base import Cells
 from crosswind.studies.build import build_shift
+from crosswind.training.pairings import environments_are_classes
 
 __all__ = ["DrawCounts", "matching_of"]
 
@@ -29,6 +30,7 @@ class DrawCounts:
         self.notes: list[str] = told["notes"]
         self.origins: NDArray[np.int64] = told["origins"]
         self.test_cells: NDArray[np.bool_] | None = told["test_cells"]
+        self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
         self.defaults = {True: told["groups"], False: told["environments"]}
 
     def by_name(self) -> dict[str, int]:
@@ -60,22 +62,23 @@ class DrawCounts:
         if isinstance(sampler, Mapping) and not (self.origins[0] > 0 and self.origins[1:].sum() > 0):
             raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
 
-    def environment_is_class(self, names: Sequence[str] | None) -> bool:
-        """Whether environments nearly tell classes, or classes environments: then aligning environments erases the label.
-
-        It is so where one of Goodman and Kruskal's two lambdas is above 0.8, for the environments or for one of the attributes that
-        make them. With two even ones of each, 0.8 is nine rows in ten.
-        """
+    def environments_are_classes(self, names: Sequence[str] | None) -> bool:
+        """Whether the environments, or one of the attributes that make them, nearly tell classes: see the function."""
         chosen = self.defaults[False] if names is None else names
-        tables = [self.together(part, False) for part in (chosen, *([name] for name in chosen))]
-        return any(max(_fewer_errors(rows), _fewer_errors(rows.T)) > 0.8 for rows in tables)
+        return environments_are_classes(*(self.together(part, False) for part in (chosen, *([name] for name in chosen))))
 
-
-def _fewer_errors(rows: NDArray[np.float64]) -> float:
-    """Goodman and Kruskal's lambda: the share of wrong guesses of axis 0 by its commonest that knowing axis 1 spares."""
-    wrong = rows.sum() - rows.sum(axis=1).max()
-    spared = rows.max(axis=0).sum() - rows.sum(axis=1).max()
-    return float(spared / wrong) if wrong else 0.0
+    def smallest_lot(self, attribute: str | None) -> tuple[int, str] | None:
+        """The fewest test rows that share a value of an attribute, and what they are called; None where that is not counted."""
+        lots = []
+        for name, (cells, counts) in self.test_counts.items():
+            if attribute is None:
+                lots.append((int(counts.sum()), f"set {name!r}"))
+            elif attribute in cells.names:
+                axis = cells.names.index(attribute)
+                found = counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis))
+                values = zip(cells.axes[axis].values, found, strict=True)
+                lots += [(int(count), f"{attribute} {value!r} of set {name!r}") for value, count in values if count]
+        return min(lots, default=None)
 
 
 def matching_of(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, list[str]]]:

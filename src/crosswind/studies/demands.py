@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from crosswind.core.errors import InputError, NeedsError
+from crosswind.core.knobs import Needs
 from crosswind.core.registry import facts, listing
 from crosswind.models.form import check_form
 from crosswind.studies.axes import MethodEntry, Point
 from crosswind.studies.counting import DrawCounts
+from crosswind.training.pairings import Pairing, refuse
+from crosswind.training.pairings import doubts as pairing_doubts
 from crosswind.training.settings import TrainingSettings, check_switches
 
-__all__ = ["Shape", "check_forms", "check_lengths", "check_models", "check_needs", "doubts"]
+__all__ = ["Shape", "check_forms", "check_lengths", "check_models", "check_needs", "doubts", "pairings"]
 
 Shape: TypeAlias = tuple[int, int, int]  # height, width and channels of images
 
@@ -39,6 +42,8 @@ def check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCount
             f"{where}: a batch holds rows of each of the {have} environments, and training.batch is {least}; "
             "make it larger, or name other 'environments'"
         )
+    for pairing in pairings(method, split, counts):
+        refuse(pairing, f"{where}:")
 
 
 def check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], shape: Shape | None, title: str) -> None:
@@ -74,17 +79,54 @@ def check_forms(models: Mapping[str, dict[str, Any]], shape: Shape | None, point
             raise InputError(error.field, f"{error.problem} (data.{point.data})", error.choices) from None
 
 
+def pairings(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> Iterator[Pairing]:
+    """The method at every point of its grid, with what this split gives it."""
+    needs = method.facts.needs
+    if needs is None:
+        return
+    environments = counts.together(split["environments"], with_label=False)
+    groups = counts.together(split["groups"], with_label=True)
+    tied = counts.environments_are_classes(split["environments"])
+    sampler = split["sampler"] if isinstance(split["sampler"], str) else "mixture"
+    for _, knobs, training in method.points:
+        yield Pairing(
+            needs=needs,
+            limit=method.facts.limit,
+            knobs=knobs,
+            batch=training["batch"],
+            rows=counts.train_rows,
+            environment_rows=environments.sum(axis=0).tolist(),
+            group_rows=groups.ravel().tolist(),
+            environments_tied=tied,
+            groups_tied=bool(((groups > 0).sum(axis=1) <= 1).all()),
+            sampler=sampler,
+            lots=counts.smallest_lot(knobs[needs.adapts]) if needs.adapts else None,
+        )
+
+
 def doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> list[str]:
     """What a method may do to its own end on these rows, a sentence each."""
+    found: dict[str, None] = {}  # in order, each once
     needs = method.facts.needs
-    if needs is None or not (needs.environments or needs.sampler == "per-environment"):
-        return []
-    if counts.count(split["environments"], with_label=False) < 2:
-        return [f"{method.label} compares environments, but here all training rows are of one, so it compares parts of it"]
-    if not counts.environment_is_class(split["environments"]):
-        return []
-    tied = "here they and the classes nearly tell each other, so aligning them erases the label"
-    return [f"{method.label} aligns environments, but {tied}"]
+    if needs is not None and needs.sampler == "per-environment" and counts.count(split["environments"], with_label=False) < 2:
+        found["compares environments, but here all training rows are of one, so it compares parts of it"] = None
+    for pairing in pairings(method, split, counts):
+        found |= dict.fromkeys(pairing_doubts(pairing))
+    if needs is not None and counts.set_rows.get("validation"):
+        for _, knobs, training in method.points:
+            found |= dict.fromkeys(_stops(needs, knobs, training))
+    return [f"{method.label} {text}" for text in found]
+
+
+def _stops(needs: Needs, knobs: Mapping[str, Any], training: Mapping[str, Any]) -> Iterator[str]:
+    """Stop rules that may end a run before its switches."""
+    patience, every = training["patience"], training["validate_every"]
+    for name in needs.switches:
+        at = int(knobs[name])
+        if patience is not None and (patience + 1) * every <= at:
+            yield f"may be stopped by its patience at step {(patience + 1) * every}, before its switch at step {at} ({name})"
+        elif training["stop_at"] is not None and at >= every:
+            yield f"may be stopped by stop_at before its switch at step {at} ({name})"
 
 
 def check_lengths(method: MethodEntry, rows: int, title: str) -> None:

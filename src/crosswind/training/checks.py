@@ -1,27 +1,38 @@
-"""What is refused before a run does any work."""
+"""What is refused before a run does any work, and what its reader is told after it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crosswind.core.errors import DataError
+from crosswind.core.knobs import knobs_of
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import split_rows
 from crosswind.methods.base import Info, Method, check_needs
 from crosswind.training.device import check_device
+from crosswind.training.pairings import Pairing, doubts, environments_are_classes, refuse
 from crosswind.training.settings import TrainingSettings, check_switches
 
 if TYPE_CHECKING:
-    from crosswind.shifts.split import Split
+    from torch import Tensor
 
-__all__ = ["check_run"]
+    from crosswind.shifts.split import RowSet, Split
+
+__all__ = ["check_run", "run_doubts"]
 
 
 def check_run(
     method: Method, split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings, info: Info
 ) -> None:
     """Refuse what the method cannot be trained on: `NeedsError`, `InputError`, `DataError`, each naming what is wrong."""
-    check_needs(method.registered_name, method.needs, info)  # type: ignore[attr-defined]
+    name = method.registered_name  # type: ignore[attr-defined]
+    check_needs(name, method.needs, info)
+    refuse(_pairing(method, split, info), f"method {name!r}")
     check_switches(method.needs, vars(method), info.steps)
     own = images[split.train.source].image_shape
     for name, rows in {**split.validation, **split.evaluation}.items():
@@ -35,3 +46,89 @@ def check_run(
     if knob and getattr(method, knob) is not None:
         for rows in split.evaluation.values():
             images[rows.source].attribute(getattr(method, knob), f"method.{knob}")
+
+
+def run_doubts(
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    info: Info,
+    state: Mapping[str, Tensor],
+    steps: int,
+    finished: bool,
+) -> list[str]:
+    """What the reader of a run's numbers must be told, a sentence each: what the method found out itself and what its rows say.
+
+    `state` is that at the end, after `steps` steps of the last stage; `finished`: whether it did not diverge.
+    """
+    name = method.registered_name  # type: ignore[attr-defined]
+    own = method.doubts(dict(state))
+    found = doubts(replace(_pairing(method, split, info), lots=_smallest_lot(method, split, images)))
+    if own:
+        found = [text for text in found if not text.startswith("is ")]  # it knows better why it is another method
+    return [
+        *(f"{name}: {text}" for text in own),
+        *(f"{name} {text}" for text in found),
+        *(
+            f"{name} stopped after {steps} steps, before its switch at step {getattr(method, knob)} ({knob})"
+            for knob in method.needs.switches
+            if steps <= int(getattr(method, knob)) and finished
+        ),
+    ]
+
+
+def _pairing(method: Method, split: Split, info: Info) -> Pairing:
+    rows = split.train
+    environments = None if rows.environment is None else _table(rows, rows.environment, rows.visit_step[1], info.n_classes)
+    groups = _table(rows, rows.group, rows.visit_step[0], info.n_classes)
+    return Pairing(
+        needs=method.needs,
+        limit=method.limit,
+        knobs={item.name: getattr(method, item.name) for item in knobs_of(type(method))},
+        batch=info.batch,
+        rows=info.n_rows,
+        environment_rows=info.environment_counts,
+        group_rows=info.group_counts,
+        environments_tied=environments is not None and environments_are_classes(environments),
+        groups_tied=bool(((groups > 0).sum(axis=1) <= 1).all()),
+        sampler=_sampler(rows),
+    )
+
+
+def _table(rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int) -> NDArray[np.float64]:
+    """Rows of every class and code, float64 [classes, codes]; of values drawn at every visit those expected."""
+    law = np.ones((len(codes), 1)) if rows.visit_law is None or step == 0 else rows.visit_law
+    found = codes[:, None] + step * np.arange(law.shape[1])
+    table = np.zeros((n_classes, int(found.max(initial=0)) + 1))
+    np.add.at(table, (np.broadcast_to(rows.label[:, None], found.shape), found), law)
+    return table
+
+
+def _sampler(rows: RowSet) -> str:
+    """What the probabilities of the training rows say of the study's sampler."""
+    if np.allclose(rows.weight, rows.weight[:1]):
+        return "uniform"
+    mass = np.bincount(rows.group, weights=rows.weight)
+    alike = np.allclose(rows.weight, (mass / np.maximum(np.bincount(rows.group), 1))[rows.group])
+    return "balanced" if alike and np.allclose(mass[mass > 0], mass.max()) else "of the study"
+
+
+def _smallest_lot(method: Method, split: Split, images: Mapping[str, AttributedDataset]) -> tuple[int, str] | None:
+    """The fewest rows that the method adapts to at once, and what they are called."""
+    if not method.needs.adapts:
+        return None
+    attribute = getattr(method, method.needs.adapts)
+    lots = []
+    for name, rows in split.evaluation.items():
+        if attribute is None:
+            lots.append((len(rows.rows), f"set {name!r}"))
+            continue
+        dataset = images[rows.source]
+        base, drawn = split_rows(dataset, rows.rows)
+        derived = dataset.derived is not None and dataset.derived.name == attribute
+        codes = drawn if derived else dataset.table.column(attribute)[base].astype(np.int64)
+        values = dataset.attribute(attribute).values
+        lots += [
+            (int(count), f"{attribute} {values[code]!r} of set {name!r}") for code, count in enumerate(np.bincount(codes)) if count
+        ]
+    return min(lots, default=None)

@@ -25,7 +25,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
-from crosswind.training.checks import check_run
+from crosswind.training.checks import check_run, run_doubts
 from crosswind.training.device import reproducible
 from crosswind.training.graphs import Steps
 from crosswind.training.identity import identity, info_of
@@ -343,21 +343,16 @@ class _Run:
         cost = {**self.meter.cost(), "steps": float(steps)}
         predictions = {rule: by_step[item.step] for rule, item in selections.items()}
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
-        return Trajectory(self.status, self.history, selections, predictions, cost, self._warnings(), dict(self.snapshots), frozen)
+        told = run_doubts(
+            self.method, self.split, self.images, self.info, self.tools.state, self.step, finished=self.status == "finished"
+        )
+        return Trajectory(self.status, self.history, selections, predictions, cost, told, dict(self.snapshots), frozen)
 
     def _predictions(self, step: int, evaluation: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.tools.load_weights(self.snapshots[step])
         # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
         out = self.said.get(step) or self._say(predict, self.validation)
         return out | self._say(predict_adapted if self.method.needs.adapts else predict, evaluation)
-
-    def _warnings(self) -> list[str]:
-        name = self.method.registered_name  # type: ignore[attr-defined]
-        return [f"{name}: {text}" for text in self.method.doubts(self.tools.state)] + [
-            f"{name} stopped after {self.step} steps, before its switch at step {getattr(self.method, knob)} ({knob})"
-            for knob in self.method.needs.switches
-            if self.step <= int(getattr(self.method, knob)) and self.status == "finished"
-        ]
 
 
 _NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")

@@ -14,7 +14,7 @@ from crosswind.core.errors import DataError, InputError, NeedsError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Batch, Info, Method, check_needs
 from crosswind.models.build import Model, build_model
-from crosswind.training.checks import check_run
+from crosswind.training.checks import check_run, run_doubts
 from crosswind.training.device import reproducible
 from crosswind.training.identity import info_of
 from crosswind.training.loader import DTYPES
@@ -281,19 +281,19 @@ class _Group:
                 solo.selector.selections,
                 {rule: said[solo.place][item.step] for rule, item in solo.selector.selections.items()},
                 {**shares, "images": float(solo.steps * batch), "steps": float(solo.steps)},
-                self._warnings(solo),
+                run_doubts(
+                    self.method,
+                    solo.split,
+                    self.images,
+                    self.infos[solo.place],
+                    solo.state,
+                    solo.steps,
+                    finished=solo.status == "finished",
+                ),
                 dict(solo.snapshots),
                 {},
             )
             for solo in self.solos
-        ]
-
-    def _warnings(self, solo: _Solo) -> list[str]:
-        name = self.method.registered_name  # type: ignore[attr-defined]
-        return [f"{name}: {text}" for text in self.method.doubts(solo.state)] + [
-            f"{name} stopped after {solo.steps} steps, before its switch at step {getattr(self.method, knob)} ({knob})"
-            for knob in self.method.needs.switches
-            if solo.steps <= int(getattr(self.method, knob)) and solo.status == "finished"
         ]
 
 

@@ -61,7 +61,8 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`:
     float64 of the shape of `study_cells`, the rows that one pass over the training set is expected to show; `groups`,
     `environments`: the attributes that make them by default; `origins`: int64 [1 + supplements], training rows by weights and
-    of each supplement; `test_cells`: over `train_counts`, where the test law is positive, None where no test set is cut so.
+    of each supplement; `test_cells`: over `train_counts`, where the test law is positive, None where no test set is cut so;
+    `test_counts`: of every set of role test its `Cells`, and int64 of their shape.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -84,6 +85,11 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "environments": study.environments,
         "origins": parts["train"].allotment.counts.sum(axis=1),
         "test_cells": study.test_cells(parts["train"].allotment.mode),
+        "test_counts": {
+            name: (part.cells, part.allotment.counts.sum(axis=0).reshape(part.cells.shape))
+            for name, part in parts.items()
+            if part.role == "test"
+        },
     }
 
 
