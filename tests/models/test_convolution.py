@@ -63,6 +63,14 @@ def test_products_give_what_torch_gives(case, bf16, bias) -> None:
         assert (a - b).abs().max() <= (1.5e-2 if bf16 else 1e-5) * a.abs().max()
 
 
+def test_an_activation_may_write_into_what_is_made() -> None:
+    """A convolution with no norm after it, as in VGG and squeeze-and-excitation, is followed by an activation in place."""
+    theirs, ours, x = pair_of(CASES[0], bias=True)
+    made = [passed(nn.Sequential(part, nn.ReLU(inplace=True)), x, False) for part in (theirs, ours)]
+    for a, b in zip(*made, strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5 * float(a.abs().max()))
+
+
 def test_products_leave_out_the_padding() -> None:
     """A 3 x 3 kernel on a 2 x 2 map with a border of one: each of four pixels sees four, two rows of two: 8 products of 36 taps."""
     found = products(Shape(2, 2, 2, 2, (3, 3), (1, 1), (1, 1)))

@@ -107,18 +107,21 @@ class _Convolution(torch.autograd.Function):
         if not _by_rows(shape, x, weight):
             return torch.conv2d(x, weight, bias, shape.stride, shape.padding)
         pixels, taps = x.permute(0, 2, 3, 1), weight.permute(0, 2, 3, 1)
-        out = x.new_empty(len(x), shape.out_height, shape.out_width, len(weight))
+        # Made as the maps that it is: what a function gives as a view of its own may not be written to, as activations do.
+        sides = (len(x), len(weight), shape.out_height, shape.out_width)
+        out = torch.empty(sides, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+        written = out.permute(0, 2, 3, 1)
         for item in products(shape):
             window = pixels[:, item.of, item.start : item.end].flatten(1)
             kernel = taps[:, item.tap, item.left : item.left + item.end - item.start].flatten(1).t()
-            into = out[:, item.row, item.column]
+            into = written[:, item.row, item.column]
             if not item.first:
                 into.addmm_(window, kernel)
             elif bias is None:
                 torch.mm(window, kernel, out=into)
             else:
                 torch.addmm(bias, window, kernel, out=into)
-        return out.permute(0, 3, 1, 2)
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
