@@ -89,6 +89,18 @@ def test_a_method_may_be_run_under_some_shifts_only() -> None:
             planned(methods={"erm": {}, "groupdro": wrong})
 
 
+def test_a_method_may_be_run_on_some_data_only() -> None:
+    """A policy that was found for one data set need not be run on another."""
+    digits = {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2}}
+    common = {"data": {"one": digits, "two": {**digits, "attributes": ["ink", "size"]}}, "shifts": {"none": []}, "label_noise": 0.0}
+    plan = planned(**common, methods={"erm": {}, "autoaugment": {"data": ["two"]}})
+    found = {(run.labels["method"], run.labels["data"]) for run in plan.runs}
+    assert found == {("erm", "one"), ("erm", "two"), ("autoaugment", "two")}
+    for wrong in ({"data": ["three"]}, {"data": []}, {"data": "two"}):
+        with pytest.raises(InputError, match=r"methods.autoaugment.data.*one, two"):
+            planned(**common, methods={"erm": {}, "autoaugment": wrong})
+
+
 def test_a_method_may_be_run_with_some_models_only() -> None:
     models = {"mlp": {}, "conv": {"model": "small-cnn"}}
     plan = planned(models=models, methods={"erm": {}, "bn-adapt": {"models": ["conv"]}, "jtt": {"models": ["mlp"]}})

@@ -22,7 +22,7 @@ from crosswind.training.settings import TrainingSettings
 
 __all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_grid"]
 
-RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts", "models")
+RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts", "models", "data")
 SAMPLERS = ("uniform", "reweight", "balanced")
 
 
@@ -54,10 +54,11 @@ class MethodEntry:
     overrides: Mapping[str, Any]
     shifts: tuple[str, ...] | None = None  # the shifts it is run under; None is all
     models: tuple[str, ...] | None = None  # the models it is run with; None is all
+    data: tuple[str, ...] | None = None  # the data sets it is run on; None is all
 
-    def under(self, shift: str) -> bool:
-        """Whether it is run under a shift."""
-        return self.shifts is None or shift in self.shifts
+    def at(self, point: Point) -> bool:
+        """Whether it is run at a point: on its data set and under its shift."""
+        return (self.shifts is None or point.shift in self.shifts) and (self.data is None or point.data in self.data)
 
     def on(self, model: str) -> bool:
         """Whether it is run with a model."""
@@ -187,6 +188,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
         _check_overrides(overrides, path)
         shifts = _some_of(overrides.pop("shifts", None), study.shifts, "shift", f"{path}.shifts")
         models = _some_of(overrides.pop("models", None), study.models, "model", f"{path}.models")
+        data = _some_of(overrides.pop("data", None), study.data, "data set", f"{path}.data")
         own = overrides.pop("training", {})
         if not isinstance(own, dict):
             raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
@@ -196,7 +198,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
         else:
             grids = itertools.product(grid_of(known.knobs, settings, path, what), training_grid(loop, where))
             points = tuple((", ".join(part for part in (one, two) if part), values, train) for (one, values), (two, train) in grids)
-        out[label] = MethodEntry(label, known, points, overrides, shifts, models)
+        out[label] = MethodEntry(label, known, points, overrides, shifts, models, data)
     return out
 
 

@@ -103,8 +103,8 @@ def _check_sides(
         if side.model is not None and side.model not in models:
             raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
         method, left_out = methods[side.method], "the reference " if given is None else ""
-        if not any(method.under(point.shift) for point in open_points):
-            others = [label for label, entry in methods.items() if any(entry.under(point.shift) for point in open_points)]
+        if not any(method.at(point) for point in open_points):
+            others = [label for label, entry in methods.items() if any(entry.at(point) for point in open_points)]
             about = f"under the shift {claim.shift!r}" if claim.shift else "there"
             raise InputError(named, f"{left_out}{side.method!r} is not run {about}", others)
         if side.model is not None and not method.on(side.model):
@@ -114,7 +114,7 @@ def _check_sides(
     if better == than:
         raise InputError(f"{path}.than", "is the same side as 'better', so there is nothing to compare", _other(methods, than))
     first, second = methods[better.method], methods[than.method]
-    shared = any(first.under(point.shift) and second.under(point.shift) for point in open_points)
+    shared = any(first.at(point) and second.at(point) for point in open_points)
     compared = [(better.model or model, than.model or model) for model in models]
     if better.method == than.method:
         compared = [(one, other) for one, other in compared if one != other]

@@ -125,7 +125,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
             warnings.setdefault(text, []).append(point.title)
-        here = {label: _adapting(method, data, used) for label, method in methods.items() if method.under(point.shift)}
+        here = {label: _adapting(method, data, used) for label, method in methods.items() if method.at(point)}
         own = {label: _overrides_of(method, data) for label, method in here.items()}
         for method in here.values():
             if "sampler" in own[method.label]:

@@ -183,7 +183,7 @@ class Study(_Strict):
     )
     methods: list[str] | dict[Name, dict[str, Any] | None] = Field(
         default=["erm"],
-        description="methods, with settings; a list of values is a grid; training, sampler, shifts, models, method too",
+        description="methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too",
     )
     training: dict[str, Any] = Field(
         default={}, description="settings of the training loop (crosswind show training); a list of values is a grid"
