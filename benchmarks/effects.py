@@ -1,0 +1,204 @@
+"""Does each method help where its paper says that it does: studies with claims, run and recorded with the figures of every seed.
+
+    python benchmarks/effects.py [NAME ...] [--workers N] [--keep DIR]   run studies (default: all) and write their records
+    python benchmarks/effects.py --check                                 say which records are stale; status 1 if one is
+    python benchmarks/effects.py --table                                 print the tables of the records
+
+A subject is benchmarks/effects/NAME.yaml, an ordinary study with `claims`; its record is benchmarks/results/effects/NAME.json.
+Both sides of every claim must search equally many points and have at least eight seeds. A record is stale once the study, its
+claims or the file of its method changed. Runs go to a scratch store, or to DIR/NAME, which goes on after a stop. A record is
+replaced when its study is whole: a failed run or a stop leaves the old one. The page's table is renewed with it.
+Up to 6 minutes a study on two quiet cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from effects_table import PAGE, RECORDS, STUDIES, page, records, stale, study_hashes, study_names, subject_files, table
+
+from crosswind.api import run_study
+from crosswind.core.errors import CrosswindError
+from crosswind.reports.claims import JudgedSide, Judgement, judge
+from crosswind.reports.results import arrange
+from crosswind.studies.artifacts import write_atomically
+from crosswind.studies.plan import make_plan
+from crosswind.studies.reading import read_study_file
+from crosswind.studies.spec import Study, load_study
+
+LEAST_SEEDS = 8
+
+
+def check_plan(path: Path) -> Study:
+    """The study, if it can be recorded: with claims, equal grids and enough seeds. Nothing is trained."""
+    planned = make_plan(load_study(str(path)), path.parent)
+    study = planned.study
+    if not study.claims:
+        raise SystemExit(f"{path.name}: the study claims nothing")
+    if study.name != path.stem:
+        raise SystemExit(f"{path.name}: the study is named {study.name!r}; leave its name out")
+    if len(study.seed_list) < LEAST_SEEDS:
+        raise SystemExit(f"{path.name}: {len(study.seed_list)} seeds are too few; give at least {LEAST_SEEDS}")
+    pending = {"study": study.name, "status": "pending", "rule": None, "set": None, "metrics": None}
+    rows = [{**run.labels, **pending} for run in planned.runs if run.labels.get("role") != "base"]
+    found = judge(arrange(rows), study.model_dump())
+    for item in found:
+        if item.better.tried != item.than.tried:
+            raise SystemExit(
+                f"{path.name}: claim {item.number} compares {item.better.method} over {item.better.tried} points with "
+                f"{item.than.method} over {item.than.tried}; give both grids the same size"
+            )
+    return study
+
+
+def recorded(name: str, workers: int, folder: Path) -> dict[str, Any]:
+    """Run a study in `folder` and return its record. Raises `SystemExit` where there can be none."""
+    path = STUDIES / f"{name}.yaml"
+    study = check_plan(path)
+    values = read_study_file(path)
+    # Of the files as they are when the runs begin: one that is changed meanwhile makes the record stale.
+    hashes, files = study_hashes(values), subject_files(name, values)
+    wall, cpu = time.perf_counter(), _cpu_seconds()
+    shown = {"at": 0.0}
+
+    def show(progress: Any) -> None:
+        if time.monotonic() - shown["at"] > 20:
+            shown["at"] = time.monotonic()
+            left = "" if progress.left is None else f", about {progress.left / 60:.0f} min left"
+            print(f"{name}: {progress.done} of {progress.total} runs{left}", flush=True)
+
+    results = run_study(path, folder, workers=workers, on_event=show)
+    seconds, spent = time.perf_counter() - wall, _cpu_seconds() - cpu
+    rows = [row for row in results.rows if row.get("role") != "base"]
+    if results.summary.failed:
+        failed = next(row for row in results.rows if row["status"] == "failed")
+        raise SystemExit(f"{name}: {results.summary.failed} runs failed, so nothing is recorded; the first: {failed['reason']}")
+    judged = judge(arrange(rows), study.model_dump())
+    done = results.summary.finished + results.summary.diverged
+    return {
+        "name": name,
+        "command": f"python benchmarks/effects.py {name} --workers {workers}",
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "seconds": round(seconds, 1),
+        # Of a store that was there already only a part was done now.
+        "cpu_seconds": round(spent, 1) if results.summary.executed == done else None,
+        "runs": {"finished": results.summary.finished, "diverged": results.summary.diverged, "failed": results.summary.failed},
+        "machine": machine(),
+        "study_sha256": hashes,
+        "files": files,
+        "claims": [_claim(item) for item in judged],
+    }
+
+
+def _claim(item: Judgement) -> dict[str, Any]:
+    difference = item.difference
+    if difference is None or difference.low is None or difference.high is None or difference.n < LEAST_SEEDS:
+        raise SystemExit(f"{item.place.study}: claim {item.number} under {item.shift} has fewer than {LEAST_SEEDS} pairs of seeds")
+    sides = {"better": _side(item.better, item.metric), "than": _side(item.than, item.metric)}
+    return {
+        "number": item.number,
+        "text": item.text,
+        **{name: value for name, value in item.place._asdict().items() if name != "study"},
+        "shift": item.shift,
+        "metric": item.metric,
+        **{name: round(sum(side["values"].values()) / len(side["values"]), 6) for name, side in sides.items()},
+        "difference": round(difference.mean, 6),
+        "low": round(difference.low, 6),
+        "high": round(difference.high, 6),
+        "n": difference.n,
+        "verdict": item.verdict,
+        "sides": sides,
+    }
+
+
+def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
+    entry = side.entry
+    assert entry is not None  # a difference was found
+    return {
+        "method": side.method,
+        "model": side.model,
+        "points": side.tried,
+        "values": {str(seed): round(value, 6) for seed, value in sorted(side.values(metric).items())},
+        "chosen": {str(seed): point for seed, point in sorted(entry.chosen.items())},
+        "diverged": sorted(entry.diverged),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures may depend on."""
+    from crosswind.studies.run import run_versions
+
+    names = [line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if "model name" in line]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": names[0] if names else platform.machine(), "cores": cores, **run_versions()}
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of the workers that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def run(names: Sequence[str], workers: int, keep: Path | None) -> None:
+    """Run the studies one after the other; each record is written when its study is whole."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as scratch:
+            record = recorded(name, workers, Path(scratch, name) if keep is None else keep / name)
+        RECORDS.mkdir(parents=True, exist_ok=True)
+        write_atomically(RECORDS / f"{name}.json", (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomically(PAGE, page(PAGE.read_text(encoding="utf-8"), records()).encode())
+        print(table({name: record}), flush=True)
+
+
+def check() -> int:
+    """Say which records are stale; 1 if one is."""
+    found = records()
+    reasons = {name: stale(name, found.get(name)) for name in sorted({*study_names(), *found})}
+    for name, reason in reasons.items():
+        if reason:
+            print(f"{name}: {reason}")
+    fresh = sum(not reason for reason in reasons.values())
+    print(f"{fresh} of {len(reasons)} records are fresh")
+    return 0 if fresh == len(reasons) else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="subjects; default: all")
+    parser.add_argument("--workers", type=int, default=1, help="runs at once")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the stores in DIR, and go on from what they hold")
+    parser.add_argument("--table", action="store_true", help="print the tables of the records and stop")
+    parser.add_argument("--check", action="store_true", help="say which records are stale and stop")
+    options = parser.parse_args()
+    if options.table:
+        print(table(records()), end="")
+        return 0
+    if options.check:
+        return check()
+    if options.workers < 1:
+        parser.error(f"--workers must be at least 1, not {options.workers}")
+    unknown = sorted(set(options.names) - set(study_names()))
+    if unknown:
+        parser.error(f"unknown subject {unknown[0]!r}; there are {', '.join(study_names())}")
+    try:
+        run(options.names or study_names(), options.workers, options.keep)
+    except CrosswindError as error:
+        raise SystemExit(str(error)) from None
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

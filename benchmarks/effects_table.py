@@ -1,0 +1,132 @@
+"""The records of benchmarks/effects.py: which there are, which are stale, and the tables of their claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crosswind.core.registry import facts
+from crosswind.core.types import digest, file_hash
+from crosswind.studies.reading import read_study_file
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDIES = ROOT / "benchmarks" / "effects"
+RECORDS = ROOT / "benchmarks" / "results" / "effects"
+PAGE = STUDIES / "README.md"
+MARK = "<!-- Below this line: what `python benchmarks/effects.py --table` prints. -->"
+UNTOLD = ("name", "about", "claims")
+"""Fields of a study that change none of its numbers; comments do neither, so that they may say what was found."""
+SOURCE = "src/crosswind"
+FILES = {
+    # What these subjects are is not, or not only, in the file of a method.
+    "reweight": ["shifts/split/sampling.py"],
+    "augmix": ["transforms/policies/augmix.py"],
+    "randaugment": ["transforms/policies/randaugment.py"],
+    "randaugment-parts": ["transforms/policies/randaugment.py", "transforms/policies/operations.py"],
+    "autoaugment": ["transforms/policies/autoaugment.py"],
+    "pretraining": ["models/pretrained.py"],
+}
+
+
+def study_names() -> list[str]:
+    """The subjects that have a study."""
+    return sorted(path.stem for path in STUDIES.glob("*.yaml"))
+
+
+def records() -> dict[str, dict[str, Any]]:
+    """Subject -> its record."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+
+
+def study_hashes(values: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of what a study runs and of what it claims, of its fields as the file gives them."""
+    ran = {name: value for name, value in values.items() if name not in UNTOLD}
+    return {"runs": digest(ran, 64), "claims": digest(values.get("claims", []), 64)}
+
+
+def subject_files(name: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Path in the repository -> SHA-256 of the files that the subject of a study is in.
+
+    They are those of its methods that are not the reference; of its models, where claims compare two; and `FILES`.
+    """
+    methods = _labelled(values.get("methods", ["erm"]), "method")
+    models = _labelled(values.get("models", ["resnet-w16"]), "model")
+    reference = methods.get(str(values.get("reference", "erm")))
+    modules = [facts("methods", method).module for method in dict.fromkeys(methods.values()) if method != reference]
+    if any(isinstance(claim.get("better"), Mapping) for claim in values.get("claims", [])):
+        modules += [facts("models", model).module for model in models.values()]
+    paths = [f"src/{module.replace('.', '/')}.py" for module in modules] + [f"{SOURCE}/{path}" for path in FILES.get(name, [])]
+    return {path: file_hash(ROOT / path) for path in dict.fromkeys(paths)}
+
+
+def _labelled(given: Any, key: str) -> dict[str, str]:
+    """Label -> registered name, of a study's methods or models."""
+    if not isinstance(given, Mapping):
+        return {str(name): str(name) for name in given}
+    return {label: str((settings or {}).get(key, label)) for label, settings in given.items()}
+
+
+def stale(name: str, record: Mapping[str, Any] | None) -> str:
+    """Why the record of a subject does not count, in a few words; empty where it does."""
+    path = STUDIES / f"{name}.yaml"
+    if not path.exists():
+        return "has no study file"
+    if record is None:
+        return "has no record"
+    values = read_study_file(path)
+    hashes = study_hashes(values)
+    if record["study_sha256"]["runs"] != hashes["runs"]:
+        return "its study changed"
+    if record["study_sha256"]["claims"] != hashes["claims"]:
+        return "its claims changed"
+    files = subject_files(name, values)
+    changed = sorted(path for path in {*files, *record["files"]} if files.get(path) != record["files"].get(path))
+    return f"{', '.join(changed)} changed" if changed else ""
+
+
+def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A row a claim, in Markdown."""
+    heads = ["subject", "where", "claim", "compared with", "subject's", "difference [95% interval]", "seeds", "points", "verdict"]
+    heads += ["CPU minutes", "file"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for name, record in found.items():
+        minutes = "" if record["cpu_seconds"] is None else f"{record['cpu_seconds'] / 60:.1f}"
+        shas = ", ".join(sha[:12] for sha in record["files"].values())
+        lines += [f"| {' | '.join(_cells(name, claim))} | {minutes} | {shas} |" for claim in record["claims"]]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(name: str, claim: Mapping[str, Any]) -> list[str]:
+    where = f"{claim['data']}, {claim['shift']}, {claim['model']}, {claim['set']}, {claim['rule']}"
+    better, than = (claim["sides"][side] for side in ("better", "than"))
+    score = claim["metric"].replace("_", " ")
+    return [
+        f"[{name}]({name}.yaml)",
+        _escaped(where),
+        _escaped(claim["text"]),
+        _escaped(f"{_side(than, better)} {claim['than']:.3f}"),
+        _escaped(f"{_side(better, than)} {claim['better']:.3f}" + ("" if score == "accuracy" else f" ({score})")),
+        f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]",
+        str(claim["n"]),
+        str(better["points"]),
+        claim["verdict"],
+    ]
+
+
+def _side(side: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    same = side["method"] == other["method"]
+    return side["model"] if same else side["method"] if side["model"] == other["model"] else f"{side['method']}, {side['model']}"
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def page(text: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The page with its table renewed."""
+    head, mark, _ = text.partition(MARK)
+    if not mark:
+        raise SystemExit(f"{PAGE} has lost the line that its table comes after: {MARK}")
+    return f"{head}{MARK}\n\n{table(found)}"

@@ -1,0 +1,205 @@
+"""Every method has a study of the effect that its paper claims, a fresh record of it and its rows on the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import effects_table
+from benchmarks.effects_table import MARK, PAGE, STUDIES, page, records, stale, study_hashes, study_names, subject_files, table
+
+from crosswind.core.registry import listing
+from crosswind.evaluation.compare import paired
+from crosswind.studies.reading import read_study_file
+
+OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining")
+"""Subjects that are no method."""
+MISSING = (
+    *(
+        "augmix",
+        "autoaugment",
+        "bn-adapt",
+        "causirl-coral",
+        "causirl-mmd",
+        "dann",
+        "deepcoral",
+        "groupdro",
+        "imagenet",
+        "irm",
+        "jtt",
+    ),
+    *("mixup", "mmd", "randaugment", "sagnet", *OTHERS),
+)
+"""Subjects without a record yet; one whose record is there must not stand here."""
+FOUND = records()
+
+
+def subjects() -> set[str]:
+    methods = {item.name for item in listing("methods") if item.module.startswith("crosswind.")} - {"erm"}
+    return methods | set(OTHERS)
+
+
+def test_every_method_has_a_study_and_a_record() -> None:
+    assert len(subjects()) >= 16 + len(OTHERS) - 1
+    assert set(MISSING) <= subjects() and not set(MISSING) & set(FOUND), "what has a record is missing no longer"
+    assert set(FOUND) | set(MISSING) == subjects()
+    assert set(FOUND) <= set(study_names())
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_records_are_fresh_and_fair(name: str) -> None:
+    record = FOUND[name]
+    assert stale(name, record) == ""
+    assert record["name"] == name and record["claims"] and record["files"] and record["runs"]["failed"] == 0
+    for claim in record["claims"]:
+        better, than = (claim["sides"][side] for side in ("better", "than"))
+        assert better["points"] == than["points"], "the best of more points is higher by chance alone"
+        values = [{int(seed): value for seed, value in side["values"].items()} for side in (better, than)]
+        assert len(set(values[0]) & set(values[1])) >= 8 and set(better["chosen"]) == set(better["values"])
+        found = paired(values[1], values[0])
+        assert found is not None and found.low is not None and found.high is not None
+        told = [claim[what] for what in ("difference", "low", "high", "n")]
+        assert told == pytest.approx([found.mean, found.low, found.high, found.n], abs=2e-6)
+        verdict = "cannot tell" if not found.excludes_zero else "holds" if found.low > 0 else "the opposite holds"
+        assert claim["verdict"] == verdict
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_every_study_says_what_is_claimed_where(name: str) -> None:
+    text = (STUDIES / f"{name}.yaml").read_text(encoding="utf-8")
+    comment = [line for line in text.splitlines() if line.startswith("#")]
+    assert text.startswith("#") and sum(map(len, comment)) > 300, "the head comment says what the paper claims and what was found"
+
+
+def test_the_page_has_the_tables_of_the_records() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text, FOUND) == text, "run: python benchmarks/effects.py --table"
+    assert text.count(MARK) == 1 and text.endswith(table(FOUND))
+
+
+def side(values: dict[str, float]) -> dict[str, Any]:
+    return {"method": "m", "model": "mlp", "points": 4, "values": values, "chosen": dict.fromkeys(values, ""), "diverged": []}
+
+
+def test_a_row_by_hand() -> None:
+    claim = {"data": "digits", "shift": "SC", "size": "few", "model": "mlp", "set": "test", "rule": "last", "text": "a | b\nc"}
+    claim |= {"metric": "worst_group", "better": 0.7, "than": 0.65, "difference": 0.05, "low": 0.01, "high": 0.09, "n": 8}
+    claim |= {"verdict": "holds", "sides": {"better": side({}), "than": {**side({}), "method": "erm"}}}
+    record = {"claims": [claim], "cpu_seconds": 90.0, "files": {"a.py": "0123456789abcdef", "b.py": "fedcba9876543210"}}
+    assert table({"irm": record}).splitlines()[2] == (
+        "| [irm](irm.yaml) | digits, SC, mlp, test, last | a \\| b c | erm 0.650 | m 0.700 (worst group) | +0.050 [+0.010, +0.090] "
+        "| 8 | 4 | holds | 1.5 | 0123456789ab, fedcba987654 |"
+    )
+    models = {**claim, "metric": "accuracy", "sides": {"better": {**side({}), "model": "resnet18"}, "than": side({})}}
+    row = table({"irm": {**record, "claims": [models], "cpu_seconds": None}}).splitlines()[2]
+    assert "| mlp 0.650 | resnet18 0.700 |" in row and "| holds |  |" in row
+
+
+STUDY = """# what is claimed
+data: {digits: {source: digits, label: digit, attributes: [ink], roles: {test: 2}}}
+shifts: {SC: {type: spurious-correlation, attribute: ink, counterexamples: 0.2}}
+sizes: {few: {total: 100}}
+models: [mlp]
+methods: {erm: {training: {lr: [0.001, 0.003]}}, strong: {method: groupdro, eta: [0.01, 0.1]}}
+training: {steps: 2, validate_every: 1}
+seeds: 8
+claims: [{text: it helps, better: strong}]
+"""
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program on a folder with one study, groupdro."""
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    import effects
+    import effects_table as own
+
+    (tmp_path / "records").mkdir()
+    (tmp_path / "groupdro.yaml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "README.md").write_text(f"words\n{MARK}\nold", encoding="utf-8")
+    for module in (effects, own, effects_table):
+        for name, path in (("STUDIES", tmp_path), ("RECORDS", tmp_path / "records"), ("PAGE", tmp_path / "README.md")):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, path)
+    return effects
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    path = folder / "groupdro.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_what_makes_a_record_stale(scratch: Any, tmp_path: Path) -> None:
+    values = read_study_file(tmp_path / "groupdro.yaml")
+    record: dict[str, Any] = {"study_sha256": study_hashes(values), "files": subject_files("groupdro", values)}
+    assert list(record["files"]) == ["src/crosswind/methods/groupdro.py"]
+    assert stale("groupdro", None) == "has no record" and stale("irm", record) == "has no study file"
+    assert stale("groupdro", record) == ""
+    change(tmp_path, "what is claimed", "what is claimed, and what was found")
+    assert stale("groupdro", record) == ""  # a comment changes no number
+    change(tmp_path, "it helps", "it helps much")
+    assert stale("groupdro", record) == "its claims changed"
+    change(tmp_path, "seeds: 8", "seeds: 9")
+    assert stale("groupdro", record) == "its study changed"
+    changed = {**record, "study_sha256": study_hashes(read_study_file(tmp_path / "groupdro.yaml"))}
+    changed["files"] = {"src/crosswind/methods/groupdro.py": "0" * 64}
+    assert stale("groupdro", changed) == "src/crosswind/methods/groupdro.py changed"
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ("seeds: 8", "seeds: 7", "7 seeds are too few; give at least 8"),
+        ("lr: [0.001, 0.003]", "lr: 0.001", "compares strong over 2 points with erm over 1; give both grids the same size"),
+        ("claims: [{text: it helps, better: strong}]", "", "the study claims nothing"),
+        ("# what", "name: other\n# what", "the study is named 'other'; leave its name out"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_before_it_runs(scratch: Any, tmp_path: Path, old: str, new: str, says: str) -> None:
+    change(tmp_path, old, new)
+    with pytest.raises(SystemExit, match=says):
+        scratch.recorded("groupdro", 1, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_failed_run_leaves_the_old_record(scratch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended:
+        failed, finished, diverged, executed = 2, 30, 0, 32
+
+    class Results:
+        rows = [{"status": "finished"}, {"status": "failed", "reason": "no memory"}]
+        summary = Ended()
+
+    (tmp_path / "records" / "groupdro.json").write_text("old", encoding="utf-8")
+    monkeypatch.setattr(scratch, "run_study", lambda *_, **__: Results())
+    with pytest.raises(SystemExit, match="groupdro: 2 runs failed, so nothing is recorded; the first: no memory"):
+        scratch.run(["groupdro"], 1, None)
+    assert (tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8") == "old"
+    assert (tmp_path / "README.md").read_text(encoding="utf-8").endswith("old")
+
+
+@pytest.mark.slow
+def test_a_whole_study_is_recorded_and_goes_on(scratch: Any, tmp_path: Path) -> None:
+    scratch.run(["groupdro"], 1, tmp_path / "stores")
+    record = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
+    assert stale("groupdro", record) == "" and record["runs"] == {"finished": 32, "diverged": 0, "failed": 0}
+    (claim,) = record["claims"]
+    assert claim["n"] == 8 and claim["sides"]["than"]["points"] == 2 and record["cpu_seconds"] > 0
+    assert set(claim["sides"]["better"]["chosen"].values()) <= {"eta=0.01", "eta=0.1"}
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == f"words\n{MARK}\n\n{table({'groupdro': record})}"
+    scratch.run(["groupdro"], 1, tmp_path / "stores")
+    again = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
+    assert again["claims"] == record["claims"] and again["cpu_seconds"] is None  # what is done is not done again
+
+
+def test_the_program_says_what_is_stale(scratch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scratch.check() == 1
+    assert capsys.readouterr().out == "groupdro: has no record\n0 of 1 records are fresh\n"
+    values = read_study_file(tmp_path / "groupdro.yaml")
+    record = {"study_sha256": study_hashes(values), "files": subject_files("groupdro", values)}
+    (tmp_path / "records" / "groupdro.json").write_text(json.dumps(record), encoding="utf-8")
+    assert scratch.check() == 0 and capsys.readouterr().out == "1 of 1 records are fresh\n"
