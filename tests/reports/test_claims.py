@@ -77,6 +77,7 @@ def test_the_numbers_by_hand() -> None:
     assert numbers is not None
     row = dict(zip(numbers.columns, numbers.rows[0], strict=True))
     assert (row["better_mean"], row["than_mean"]) == (pytest.approx(0.72), pytest.approx(0.62))
+    assert numbers.rows[1][13:15] == (pytest.approx(0.36), pytest.approx(0.31))
     assert (row["diff"], row["diff_low"], row["n"]) == (pytest.approx(0.1), pytest.approx(0.07516, abs=1e-5), 3)
 
 
@@ -98,6 +99,8 @@ def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
         ("none", None, "erm, cnn"),
     ]
     assert judged(rows, claim(shift="SC", model="cnn")) == []
+    found = judged(rows, claim(better={"method": "erm", "model": "cnn"}, than="erm"))
+    assert [(item.better.model, item.than.model) for item in found] == [("cnn", "mlp")]  # and not cnn with itself
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])

@@ -71,9 +71,9 @@ def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
         ({"model": "resnet18"}, "claims.0.model: unknown model of this study 'resnet18' (valid: mlp, small-cnn)"),
         ({"set": "validation"}, "claims.0.set: unknown set of role test 'validation' (valid: test)"),
         ({"rule": "best-target"}, "claims.0.rule: unknown selection rule of this study 'best-target'"),
-        ({"shift": "none"}, "claims.0.better: 'mixed' is not run under the shift 'none' (valid: erm, adapted)"),
+        ({"shift": "none"}, "claims.0.better: 'mixed' is not run at shift 'none' (valid: erm, adapted)"),
         ({"size": "more"}, "claims.0: the study has no shift 'SC' and size 'more' together"),
-        ({"size": "more", "shift": None}, "claims.0.better: 'mixed' is not run there (valid: erm, adapted)"),
+        ({"size": "more", "shift": None}, "claims.0.better: 'mixed' is not run at size 'more' (valid: erm, adapted)"),
         (
             {"better": {"method": "adapted", "model": "small-cnn"}},
             "claims.0.better.method: 'adapted' is not run with the model 'small-cnn' (valid: erm, mixed)",
@@ -101,7 +101,7 @@ def test_the_second_claim_is_named_by_its_place() -> None:
 
 def test_a_reference_that_is_not_run_there_is_named_as_one() -> None:
     values = {**STUDY, "claims": [{"text": "t", "better": "erm", "shift": "none"}], "reference": "mixed"}
-    with pytest.raises(InputError, match=r"claims\.0\.than: the reference 'mixed' is not run under the shift 'none'"):
+    with pytest.raises(InputError, match=r"claims\.0\.than: the reference 'mixed' is not run at shift 'none'"):
         make_plan(study_from(values))
 
 

@@ -108,6 +108,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         return JudgedSide(where.method, where.model, len(planned[where]), waiting, states[where]["failed"], entry)
 
     out = []
+    models = list(dict.fromkeys(where.model for where in planned))
     for number, claim in enumerate(claims, 1):
         better, than = sides_of(claim, str(resolved["reference"]))
         set_name, rule = str(claim["set"]), str(claim["rule"] or resolved["selection"][0])
@@ -116,12 +117,14 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
                 continue
             if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "shift", "size")):
                 continue
-            other = where._replace(method=than.method, model=than.model or where.model)
-            if other == where or other not in planned:
-                continue
-            place = Place(where.study, where.data, where.size, where.model, set_name, rule)
-            sides = (judged(where, set_name, rule), judged(other, set_name, rule))
-            out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
+            open_models = [where.model] if better.model is None else models
+            for model in [than.model] if than.model is not None else open_models:
+                other = where._replace(method=than.method, model=model)
+                if other == where or other not in planned:
+                    continue
+                place = Place(where.study, where.data, where.size, where.model, set_name, rule)
+                sides = (judged(where, set_name, rule), judged(other, set_name, rule))
+                out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
     return out
 
 

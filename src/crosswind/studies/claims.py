@@ -92,9 +92,9 @@ def _check_sides(
         for point in points
         if claim.data in (None, point.data) and claim.shift in (None, point.shift) and claim.size in (None, point.size)
     ]
+    told = " and ".join(f"{name} {getattr(claim, name)!r}" for name in ("data", "shift", "size") if getattr(claim, name))
     if not open_points:
-        given = " and ".join(f"{name} {getattr(claim, name)!r}" for name in ("data", "shift", "size") if getattr(claim, name))
-        raise InputError(path, f"the study has no {given} together")
+        raise InputError(path, f"the study has no {told} together")
     for name, side in sides.items():
         given = getattr(claim, name)
         named = f"{path}.{name}.method" if isinstance(given, ModelSide) else f"{path}.{name}"
@@ -105,8 +105,7 @@ def _check_sides(
         method, left_out = methods[side.method], "the reference " if given is None else ""
         if not any(method.at(point) for point in open_points):
             others = [label for label, entry in methods.items() if any(entry.at(point) for point in open_points)]
-            about = f"under the shift {claim.shift!r}" if claim.shift else "there"
-            raise InputError(named, f"{left_out}{side.method!r} is not run {about}", others)
+            raise InputError(named, f"{left_out}{side.method!r} is not run at {told or 'any point'}", others)
         if side.model is not None and not method.on(side.model):
             others = [label for label, entry in methods.items() if entry.on(side.model)]
             raise InputError(named, f"{left_out}{side.method!r} is not run with the model {side.model!r}", others)
