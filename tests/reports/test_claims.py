@@ -13,10 +13,13 @@ import pytest
 from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
+from crosswind.cli.report import tables_of
+from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.results import arrange
 from crosswind.studies.claims import Claim
+from crosswind.studies.store import Store
 
 BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 
@@ -186,3 +189,25 @@ def test_the_page_shows_the_claims_first(tmp_path: Path) -> None:
         assert table.locator("tbody tr").nth(1).inner_text().split("\t")[-1].strip() == NOT_RUN
         assert told == []
         browser.close()
+
+
+ODD: list[Any] = [[3], "claims", {"a": 1}, [{}], [[]], *([{**ASKED[0], "better": odd}] for odd in ({}, [1], {"method": {}}))]
+ODD += [[{**ASKED[0], name: odd}] for name, odd in (("text", None), ("metric", "n"), ("set", {}), ("rule", 7), ("than", {}))]
+
+
+def test_damaged_claims_end_in_one_sentence_or_are_left_out(tmp_path: Path) -> None:
+    from crosswind.studies.database import studies
+
+    out = whole_store(tmp_path / "out", claims=[], seeds=1)
+    refused = 0
+    with Store.open(out, create=True) as store:
+        resolved = store.study("alpha")["resolved"]
+        for odd in ODD:
+            with store.transaction() as connection:
+                connection.execute(studies.update().values(resolved=json.dumps({**resolved, "claims": odd})))
+            try:
+                tables_of(store, "alpha")
+            except StoreError as error:
+                refused += 1
+                assert "is damaged: the study 'alpha' cannot be put in tables" in str(error)
+    assert refused >= 8
