@@ -210,4 +210,4 @@ def test_damaged_claims_end_in_one_sentence_or_are_left_out(tmp_path: Path) -> N
             except StoreError as error:
                 refused += 1
                 assert "is damaged: the study 'alpha' cannot be put in tables" in str(error)
-    assert refused >= 8
+    assert refused == 7  # the others name what there is nothing of
