@@ -9,9 +9,10 @@ from crosswind.methods.functional import (
     group_means,
     kernel_distance,
     mixtures,
-    moment_distances,
+    moment_distance,
     row_keys,
     row_losses,
+    with_slopes,
 )
 
 
@@ -53,9 +54,37 @@ def test_frozen_stays_in_evaluation_mode_inside_a_training_parent() -> None:
 
 def test_distances_of_one_row_and_of_no_pair_are_zero() -> None:
     one = torch.ones(1, 3, requires_grad=True)
-    total = kernel_distance(one, torch.tensor([1]), 3) + sum(moment_distances(one, torch.tensor([1]), 3))
+    total = kernel_distance(one, torch.tensor([1]), 3) + moment_distance(one, torch.tensor([1]), 3, 1.0, 1.0)
     total.backward()
     assert total.item() == 0.0 and one.grad is not None and one.grad.tolist() == [[0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("kind", ["moments", "median", "widths", "unbiased", "unbiased median"])
+def test_slopes_of_distances_are_those_of_their_values(kind: str) -> None:
+    """By differences: the formulas of the gradients are written beside those of the values. Groups of 4, 3, 1, 0 and 2 rows."""
+    group = torch.tensor([0, 1, 0, 4, 2, 0, 1, 4, 1, 0])
+
+    def distance(x: torch.Tensor) -> torch.Tensor:
+        if kind == "moments":
+            return moment_distance(x, group, 5, 0.7, 0.3)
+        return kernel_distance(x, group, 5, None if "median" in kind else [0.5, 2.0], unbiased="unbiased" in kind)
+
+    x = torch.randn(10, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    assert torch.autograd.gradcheck(distance, (x,))
+    several = torch.stack([x.detach(), x.detach() + 1, 2 * x.detach()]).requires_grad_()
+    found = torch.func.vmap(distance)(several)
+    expected = torch.stack([distance(one) for one in several])
+    assert torch.allclose(found, expected, atol=1e-12)
+    slopes = [torch.autograd.grad(values.sum(), several)[0] for values in (found, expected)]
+    assert torch.allclose(*slopes, atol=1e-12)
+
+
+def test_a_value_with_slopes_is_itself_and_has_them() -> None:
+    a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([[3.0]], requires_grad=True)
+    found = with_slopes(torch.tensor(0.1), [a, b], [torch.tensor([4.0, 5.0]), torch.tensor([[6.0]])])
+    assert found.item() == torch.tensor(0.1).item()
+    one, two = torch.autograd.grad(2.0 * found, [a, b])
+    assert one.tolist() == [8.0, 10.0] and two.tolist() == [[12.0]]
 
 
 # -- random numbers of rows ------------------------------------------------------------------------------------------------------

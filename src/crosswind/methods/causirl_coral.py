@@ -10,7 +10,7 @@ import torch
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
-from crosswind.methods.functional import mixtures, moment_distances, row_losses
+from crosswind.methods.functional import mixtures, moment_distance, row_losses
 
 if TYPE_CHECKING:
     from crosswind.models.build import Model
@@ -84,12 +84,9 @@ class CausIRLCORAL(Method):
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
         mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
-        means, covariances = moment_distances(features, mixture, 2)
         width = features.shape[1]
-        if self.form == "covariance":
-            apart = covariances / (4 * width**2)
-        else:
-            apart = means / width + covariances / width**2
+        shares = (0.0, 1.0 / (4 * width**2)) if self.form == "covariance" else (1.0 / width, 1.0 / width**2)
+        apart = moment_distance(features, mixture, 2, *shares)
         return Loss(classed + self.weight * apart, {"classification": classed.detach(), "alignment": apart.detach()})
 
     def doubts(self, state: State) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
-from crosswind.methods.functional import moment_distances, row_losses
+from crosswind.methods.functional import moment_distance, row_losses
 
 if TYPE_CHECKING:
     from crosswind.models.build import Model
@@ -74,12 +74,7 @@ class DeepCORAL(Method):
         model = cast("Model", modules["model"])
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
-        means, covariances = moment_distances(
-            features, batch.environment, len(state["environment_rows"]), state["environment_rows"]
-        )
         width = features.shape[1]
-        if self.form == "covariance":
-            apart = covariances / (4 * width**2)
-        else:
-            apart = means / width + covariances / width**2
+        shares = (0.0, 1.0 / (4 * width**2)) if self.form == "covariance" else (1.0 / width, 1.0 / width**2)
+        apart = moment_distance(features, batch.environment, len(state["environment_rows"]), *shares, state["environment_rows"])
         return Loss(classed + self.weight * apart, {"classification": classed.detach(), "alignment": apart.detach()})

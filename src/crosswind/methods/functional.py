@@ -16,9 +16,10 @@ __all__ = [
     "kernel_distance",
     "membership",
     "mixtures",
-    "moment_distances",
+    "moment_distance",
     "row_keys",
     "row_losses",
+    "with_slopes",
     "without_autocast",
 ]
 
@@ -41,7 +42,8 @@ def group_means(values: Tensor, group: Tensor, n_groups: int) -> tuple[Tensor, T
 def without_autocast(values: Tensor) -> AbstractContextManager[object]:
     """The block in the dtypes that its tensors have, on the device of `values`."""
     device = values.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else nullcontext()
 
 
 def membership(codes: Tensor, many: int) -> Tensor:
@@ -55,26 +57,38 @@ def row_losses(logits: Tensor, y: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(_wide(logits), y, reduction="none")
 
 
-def moment_distances(features: Tensor, group: Tensor, many: int, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The mean over pairs of groups of |m_i - m_j|^2, and of |C_i - C_j|_F^2; 0 where there is no pair.
+def moment_distance(
+    features: Tensor, group: Tensor, many: int, by_mean: float, by_covariance: float, rows: Tensor | None = None
+) -> Tensor:
+    """`by_mean` x the mean over pairs of groups of |m_i - m_j|^2 + `by_covariance` x that of |C_i - C_j|_F^2; 0 without a pair.
 
     m and C: the mean and the covariance (over n - 1) of a group's features. A group without rows is in no pair, one of a single
     row in none of the second; `rows` int64 [many]: how many it has in training, since a batch may hold a row several times.
-    `features` [n, d], `group` int64 [n] in [0, many). At least float32, whatever the arithmetic around it.
+    `features` [n, d], `group` int64 [n] in [0, many). At least float32, whatever the arithmetic around it. Differentiable once.
     """
     with without_autocast(features):
         wide = _wide(features)
-        members = membership(group, many).to(wide.dtype)
-        counts = members.sum(0)
-        means = members.T @ wide / counts.clamp(min=1.0)[:, None]
-        # The squared distances of all pairs of k points add up to k times those from their mean.
-        seen = (counts > 0).to(wide.dtype)
-        spread = (seen[:, None] * (means - (seen @ means) / seen.sum())).square().sum()
-        # <C_i, C_j> from the n x n products of centred rows: no d x d matrix for each of perhaps many groups.
-        centred = wide - members @ means
-        shares = members / (counts - 1.0).clamp(min=1.0)
-        inner = shares.T @ (centred @ centred.T).square() @ shares
-        return seen.sum() * spread / _pairs(seen), _mean_distance(inner, _several(counts, rows).to(wide.dtype))
+        with torch.no_grad():
+            x = wide.detach()
+            members = membership(group, many).to(x.dtype)
+            counts = members.sum(0)
+            shares = members / counts.clamp(min=1.0)
+            means = shares.T @ x
+            # The squared distances of all pairs of k points add up to k times those from their mean.
+            seen = (counts > 0).to(x.dtype)
+            k = seen.sum()
+            apart = seen[:, None] * (means - (seen @ means) / k)
+            factor = by_mean * k / _pairs(k)
+            # <C_i, C_j> from the n x n products of centred rows: no d x d matrix for each of perhaps many groups.
+            centred = torch.addmm(x, members, means, alpha=-1.0)
+            products = centred @ centred.T
+            weighed = products * _pair_weights(members, 1.0 / (counts - 1.0).clamp(min=1.0), _several(counts, rows))
+            total = factor * apart.square().sum() + by_covariance * torch.dot(weighed.flatten(), products.flatten())
+            pulled = weighed @ centred
+            # A group's mean moves with its rows.
+            means_moved = torch.sub(2.0 * factor * apart, members.T @ pulled, alpha=4.0 * by_covariance)
+            slope = torch.addmm(pulled, shares, means_moved, beta=4.0 * by_covariance)
+        return with_slopes(total, [wide], [slope])
 
 
 def kernel_distance(
@@ -91,27 +105,63 @@ def kernel_distance(
     Its estimates by all pairs of rows, a row with itself included or not (Gretton et al. 2012, equations 5 and 3). The kernel is
     the sum over widths w of exp(-|a - b|^2 / (2 w^2)). None: one width, the median distance of two rows of `features` (their
     section 8), which has its gradient too; at least a thirtieth of the root of the mean squared distance, where most rows
-    coincide. A group without rows is in no pair, nor is one of a single row where `unbiased`. Else as `moment_distances`.
+    coincide. A group without rows is in no pair, nor is one of a single row where `unbiased`. Else as `moment_distance`.
     """
     with without_autocast(features):
         wide = _wide(features)
-        # Distances are the same from anywhere; from the middle of the rows the differences below lose fewest digits.
-        centred = wide - wide.mean(0)
-        products = centred @ centred.T
-        norms = products.diagonal()
-        squared = (norms[:, None] + norms - 2.0 * products).clamp(min=0.0)  # exactly 0 of a row and itself
-        scales = [_doubled_median(squared)] if widths is None else [2.0 * width**2 for width in widths]
-        kernel = torch.stack([torch.exp(-squared / scale) for scale in scales]).sum(0)
-        members = membership(group, many).to(wide.dtype)
-        counts = members.sum(0)
-        shares = members / counts.clamp(min=1.0)
-        inner = shares.T @ kernel @ shares
-        if not unbiased:
-            return _mean_distance(inner, (counts > 0).to(wide.dtype))
-        same = torch.eye(len(wide), dtype=torch.bool, device=wide.device)
-        others = (members * (kernel.masked_fill(same, 0.0) @ members)).sum(0) / (counts * (counts - 1.0)).clamp(min=1.0)
-        inner = torch.where(torch.eye(many, dtype=torch.bool, device=wide.device), others, inner)
-        return _mean_distance(inner, _several(counts, rows).to(wide.dtype))
+        with torch.no_grad():
+            x = wide.detach()
+            members = membership(group, many).to(x.dtype)
+            counts = members.sum(0)
+            usable = _several(counts, rows) if unbiased else counts > 0
+            others = counts / (counts - 1.0).clamp(min=1.0) if unbiased else None
+            weights = _pair_weights(members, 1.0 / counts.clamp(min=1.0), usable, others)
+            # Distances are the same from anywhere; from the middle of the rows the differences below lose fewest digits.
+            centred = x - x.mean(0)
+            products = centred @ centred.T
+            norms = products.diagonal().contiguous()
+            squared = (norms[:, None] + norms).sub(products, alpha=2.0).clamp(min=0.0)  # exactly 0 of a row and itself
+            if widths is None:
+                scale, middle, at, elsewhere = _doubled_median(squared)
+                weighed = weights * torch.exp(squared / -scale)
+                distance = weighed.sum()
+                moves = torch.dot(weighed.flatten(), squared.flatten()) / scale.square()
+                by_squared = torch.where(middle, at * moves, elsewhere * moves).sub(weighed / scale)
+            else:
+                distance, by_squared = squared.new_zeros(()), torch.zeros_like(squared)
+                for rate in (0.5 / width**2 for width in widths):
+                    weighed = weights * torch.exp(squared * -rate)
+                    distance = distance + weighed.sum()
+                    by_squared = by_squared.sub(weighed, alpha=rate)
+            # Every pair stands there twice, and |a - b|^2 has the slope 2 (a - b).
+            slope = torch.addmm(by_squared.sum(1, keepdim=True) * centred, by_squared, centred, beta=4.0, alpha=-4.0)
+        return with_slopes(distance, [wide], [slope])
+
+
+def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor]) -> Tensor:
+    """`value`, a scalar, as a function of `inputs` whose gradients are known: `slopes`, each like its input. Differentiable once.
+
+    For what is made without a graph because its gradient costs less by a formula, or is at hand.
+    """
+    # Adds exactly 0. No `torch.autograd.Function`, whose Python costs as much as all of a small penalty.
+    line = torch.stack([torch.dot(one.flatten(), slope.flatten()) for one, slope in zip(inputs, slopes, strict=True)]).sum()
+    return value + (line - line.detach())
+
+
+def _pair_weights(members: Tensor, inverse: Tensor, usable: Tensor, others: Tensor | None = None) -> Tensor:
+    """The weight of every pair of rows in the mean over pairs of usable groups (i, j) of |v_i - v_j|^2, [n, n].
+
+    v is a group's sum of rows times `inverse` [k], and |v_i - v_j|^2 is made of products of two rows each. `others` [k]: a
+    row's products with itself are left out, and those with other rows of its group multiplied by so much.
+    """
+    kept = usable.to(members.dtype)
+    each = inverse * kept
+    k = kept.sum()
+    # In sums over all pairs v_i stands with itself once for each partner, and with each partner once on either side.
+    within = torch.ones_like(each) if others is None else others
+    by_groups = torch.diag((k - 1.0) * within + 1.0) - 1.0
+    out = members @ (by_groups * (each / _pairs(k)) * each[:, None]) @ members.T
+    return out if others is None else out - torch.diag(out.diagonal())
 
 
 def _several(counts: Tensor, rows: Tensor | None) -> Tensor:
@@ -119,27 +169,25 @@ def _several(counts: Tensor, rows: Tensor | None) -> Tensor:
     return counts > 1 if rows is None else (counts > 1) & (rows > 1)
 
 
-def _doubled_median(squared: Tensor) -> Tensor:
-    """2 w^2 of the median heuristic, a scalar; `squared` [n, n]: squared distances of rows."""
+def _doubled_median(squared: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """2 w^2 of the median heuristic, by squared distances of rows [n, n]; and its slope by each of them.
+
+    A scalar; which pairs are at the median, bool [n, n]; its slopes by those that are and by those that are not, scalars.
+    """
     n = len(squared)
-    above = torch.triu_indices(n, n, 1, device=squared.device)
+    row, column = torch.triu_indices(n, n, 1, device=squared.device)
     # torch's own derivative of a median asks the CPU's tensor for its value.
-    held = squared.detach()
-    middle = (held == held[above[0], above[1]].median()).to(held.dtype)
-    scale = torch.maximum((squared * middle).sum() / middle.sum(), 1e-3 * squared.mean())
-    return 2.0 * torch.where(scale > 0, scale, torch.ones_like(scale))  # a single row has no median, and any width will do
+    median, least = squared.flatten().index_select(0, row * n + column).median(), 1e-3 * squared.mean()
+    middle = squared == median
+    above, scale = median >= least, torch.maximum(median, least)
+    none = ~(scale > 0)  # a single row has no median, and any width will do
+    at = torch.where(above & ~none, 2.0 / middle.sum(), 0.0).to(scale.dtype)
+    elsewhere = torch.where(above | none, 0.0, 2e-3 / n**2).to(scale.dtype)
+    return 2.0 * torch.where(none, 1.0, scale), middle, at + elsewhere, elsewhere
 
 
-def _mean_distance(inner: Tensor, usable: Tensor) -> Tensor:
-    """The mean of |v_i - v_j|^2 over pairs of usable vectors, by their inner products [k, k]; `usable` [k]: 1 or 0."""
-    inner = usable[:, None] * inner * usable
-    summed = usable.sum() * inner.diagonal().sum() - inner.sum()
-    return summed / _pairs(usable)
-
-
-def _pairs(flags: Tensor) -> Tensor:
-    """The number of pairs of flagged members, at least 1 to divide by."""
-    k = flags.sum()
+def _pairs(k: Tensor) -> Tensor:
+    """The number of pairs of `k` things, at least 1 to divide by."""
     return (k * (k - 1.0) / 2.0).clamp(min=1.0)
 
 
