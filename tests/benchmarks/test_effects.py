@@ -26,7 +26,6 @@ MISSING = (
         "dann",
         "deepcoral",
         "groupdro",
-        "imagenet",
         "irm",
         "jtt",
     ),
