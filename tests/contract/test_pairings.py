@@ -1,0 +1,344 @@
+"""Every method under every pairing that may leave it nothing to do: refused, told of, or another network than plain training's.
+
+Each pairing is a study of real digits. Its plan must refuse a method or warn of it as is written here; and so must a run on the
+same rows from Python, which has no plan. Whoever is neither refused nor told of must differ from ERM on the same batches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.contract.test_methods import EnvironmentMean
+
+from crosswind.core.errors import CrosswindError, InputError, NeedsError
+from crosswind.core.knobs import Limit, Needs
+from crosswind.core.registry import Facts, listing, load
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
+from crosswind.methods.erm import ERM
+from crosswind.shifts.split import Split, make_split
+from crosswind.studies.build import build_dataset, build_split_plan
+from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.spec import study_from
+from crosswind.training.loop import Trajectory, fit
+from crosswind.training.settings import ModelSpec, TrainingSettings
+
+FACTS = {item.name: item for item in listing("methods") if item.module.startswith("crosswind.") and item.name != "erm"}
+Which = Callable[[Needs], bool]
+
+
+def nobody(needs: Needs) -> bool:
+    return False
+
+
+def everybody(needs: Needs) -> bool:
+    return True
+
+
+def even(needs: Needs) -> bool:
+    return needs.sampler == "per-environment"
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """`changes` to the study below, `settings` of a method, whom it is tried on; who is `refused` or `told` of, in which words."""
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    settings: Callable[[Facts], dict[str, Any]] = lambda item: {}
+    of: Callable[[Facts], bool] = lambda item: True
+    refused: Which = nobody
+    told: Which = nobody
+    words: str = ""
+
+
+SIZES = {"type": "low-data-drift", "attribute": "size", "low": "large", "count": 1}
+SC = {"type": "spurious-correlation", "attribute": "ink"}
+
+
+def spread(item: Facts) -> dict[str, Any]:
+    return dict(item.needs.spread) if item.needs else {}
+
+
+def has_spread(item: Facts) -> bool:
+    return bool(spread(item))
+
+
+def switches(item: Facts) -> bool:
+    return bool(item.needs and item.needs.switches)
+
+
+def at(step: int) -> Callable[[Facts], dict[str, Any]]:
+    return lambda item: dict.fromkeys(item.needs.switches, step) if item.needs else {}
+
+
+def single(values: list[str]) -> dict[str, Any]:
+    return {"shifts": {"one": {"type": "only", "attribute": "size", "values": values}}, "environments": ["size"]}
+
+
+PAIRINGS: dict[str, Pairing] = {
+    "one environment": Pairing(
+        single(["small"]),
+        refused=lambda needs: needs.environments,
+        told=lambda needs: even(needs) and not needs.environments,
+        words="(needs at least two environments|all training rows are of one)",
+    ),
+    "a single row of a value": Pairing(
+        {"shifts": {"rare": SIZES}, "sizes": {"all": "all"}, "environments": ["size"]},
+        told=lambda needs: even(needs) or needs.groups,
+        words="single training row",
+    ),
+    "a value that training does not show": Pairing(
+        {"shifts": {"UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"}}, "environments": ["ink"]},
+        told=lambda needs: needs.groups,
+        words="cannot weigh groups that training does not show",
+    ),
+    "environments that are classes": Pairing(
+        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]},
+        told=even,
+        words="aligning them erases the label",
+    ),
+    "groups that are classes": Pairing(
+        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["size"], "groups": ["ink"]},
+        told=lambda needs: needs.groups,
+        words="so it weighs classes",
+    ),
+    "more environments than a batch has rows": Pairing(
+        {"environments": ["ink", "size"], "batch": 8}, refused=even, words="each of (the )?9 environments"
+    ),
+    "a row of each environment in a batch": Pairing(
+        {"environments": ["ink", "size"], "batch": 9},
+        told=lambda needs: needs.environments and bool(needs.spread),
+        words="a single row of some of the 9",
+    ),
+    "rows of an environment compared, of which a batch has one": Pairing(
+        {"environments": ["ink", "size"], "batch": 17},
+        settings=spread,
+        of=has_spread,
+        refused=lambda needs: needs.environments,
+        words="two of each of the 9, and training.batch is 17",
+    ),
+    "rows compared in batches of 3": Pairing(
+        {"batch": 3, "environments": ["size"]},
+        settings=spread,
+        of=has_spread,
+        refused=everybody,
+        words="(two of each of the 3|at least 4 rows at .*), and training.batch is 3",
+    ),
+    "rows of an environment compared, which has one": Pairing(
+        {
+            "shifts": {"rare": [single(["small", "large"])["shifts"]["one"], SIZES]},
+            "sizes": {"all": "all"},
+            "environments": ["size"],
+        },
+        settings=spread,
+        of=has_spread,
+        refused=lambda needs: needs.environments,
+        told=lambda needs: not needs.environments,
+        words="(1 of the 2 has them|1 of 2 environments with a single training row)",
+    ),
+    "batches of one row": Pairing(
+        {
+            "batch": 1,
+            "shifts": {"one": {"type": "only", "attribute": "size", "values": ["small", "medium"]}},
+            "environments": ["size"],
+        },
+        refused=lambda needs: even(needs) or needs.rows > 1,
+        words="(batches of at least 2 rows|each of (the )?2 environments)",
+    ),
+    "a switch at the end": Pairing(
+        settings=at(4), of=switches, refused=everybody, words="step 4 lies beyond the run's last step, 3"
+    ),
+    "a switch beyond the epochs": Pairing(
+        {"training": {"epochs": 0.3, "steps": 1000}}, settings=lambda item: {}, of=switches, refused=everybody, words="lies beyond"
+    ),
+    "a stop before the switch": Pairing(
+        {"training": {"steps": 12, "patience": 1, "validate_every": 1, "lr": 1e-9}},
+        settings=at(6),
+        of=switches,
+        told=everybody,
+        words="before its switch at step 6",
+    ),
+    "a sampler by the test law": Pairing(
+        {"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced", words="only among the rows of each"
+    ),
+    "a sampler by groups": Pairing({"sampler": "balanced"}, told=even, words="only among the rows of each"),
+    "its limit": Pairing(
+        settings=lambda item: dict(item.limit.knobs) if item.limit else {},
+        of=lambda item: bool(item.limit and item.limit.equals),
+        told=everybody,
+        words=r"is erm|this run is ERM",
+    ),
+    "an operation that does nothing": Pairing(
+        settings=lambda item: {"operations": "rotate", "magnitude": 0},
+        of=lambda item: item.name == "randaugment",
+        told=everybody,
+        words=r"is erm at operations = rotate, magnitude = 0|this run is ERM",
+    ),
+    "no batch norm": Pairing({"models": ["mlp"]}, refused=lambda needs: needs.norm == "batch", words="batch norm"),
+    "a test lot of one row": Pairing(
+        {
+            "sets": {
+                "validation": {"role": "validation", "law": "train"},
+                "test": {"role": "test", "law": "uniform", "draw": {"total": 1}},
+            }
+        },
+        told=lambda needs: bool(needs.adapts),
+        words="which is a single test row",
+    ),
+    "an attribute that there is not": Pairing(
+        settings=lambda item: {"attribute": "tynt"},
+        of=lambda item: bool(item.needs and item.needs.adapts),
+        refused=everybody,
+        words="unknown attribute .*'tynt'",
+    ),
+}
+STUDY: dict[str, Any] = {
+    "data": {
+        "digits": {
+            "source": "digits",
+            "options": {"size": 16},
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2, "validation": 0.1},
+        }
+    },
+    "shifts": {"SC": {**SC, "counterexamples": 0.3}},
+    "sizes": {"equal": {"total": 150}},
+    "environments": ["size"],
+    "models": ["mlp"],
+    "seeds": 1,
+}
+TRAINING = {"steps": 4, "batch": 30, "validate_every": 2, "precision": "fp64", "evaluation_batch": 64}
+
+
+def settings_of(pairing: Pairing, item: Facts) -> dict[str, Any]:
+    """The method's settings under a pairing; a switch comes at step 2 unless the pairing is about switches."""
+    own = pairing.settings(item)
+    return own if pairing.changes.get("training") or own else at(2)(item)
+
+
+def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False) -> Plan:
+    changes = dict(pairing.changes)
+    training = {**TRAINING, **changes.pop("training", {}), "batch": changes.pop("batch", 30)}
+    models = changes.pop("models", ["small-cnn" if batch_norm else "mlp"])
+    return make_plan(study_from({**STUDY, **changes, "methods": methods, "models": models, "training": training}, name="pairings"))
+
+
+def wants_norm(item: Facts) -> bool:
+    return bool(item.needs and item.needs.norm == "batch")
+
+
+CASES = [(name, method) for name, pairing in PAIRINGS.items() for method, item in FACTS.items() if pairing.of(item)]
+
+
+def test_the_sweep_finds_the_methods_and_pairings() -> None:
+    assert len(FACTS) >= 15 and {"irm", "sagnet", "jtt", "bn-adapt", "groupdro", "causirl-mmd"} <= set(FACTS)
+    whole = [pairing for pairing in PAIRINGS.values() if all(pairing.of(item) for item in FACTS.values())]
+    assert len(PAIRINGS) >= 20 and len(whole) >= 12
+    assert len(CASES) >= len(whole) * len(FACTS) + 25
+
+
+@pytest.mark.parametrize("name", PAIRINGS)
+def test_plan_refuses_or_warns_in_a_sentence(name: str) -> None:
+    pairing = PAIRINGS[name]
+    reached = 0
+    for method, item in FACTS.items():
+        if not pairing.of(item):
+            continue
+        assert item.needs is not None
+        entries = {"erm": {}, method: settings_of(pairing, item)}
+        if pairing.refused(item.needs):
+            with pytest.raises((NeedsError, InputError), match=rf"^methods\.{method}.*{pairing.words}") as error:
+                planned(pairing, entries, wants_norm(item))
+            assert "\n" not in str(error.value)
+            reached += 1
+            continue
+        told = [text for text in planned(pairing, entries, wants_norm(item)).warnings if f": {method} " in text]
+        assert any(re.search(words_of(pairing, item), text) for text in told) == pairing.told(item.needs), (method, told)
+        reached += pairing.told(item.needs)
+    assert reached > 0
+
+
+def words_of(pairing: Pairing, item: Facts) -> str:
+    """What is said of a method; at its limit it is that of its own."""
+    return pairing.words.replace("is erm", f"is {item.limit.equals}" if item.limit else "")
+
+
+@cache
+def drawn(name: str, batch_norm: bool) -> tuple[Split, dict[str, Any], ModelSpec, TrainingSettings]:
+    """The rows of a pairing, as any run on them sees them."""
+    (run,) = planned(PAIRINGS[name], {"erm": {}}, batch_norm).runs
+    data = {key: build_dataset(values) for key, values in run.spec["data"].items()}
+    split = make_split(data, run.spec["main"], build_split_plan(run.spec["split"]), 0)
+    knobs = {"hidden": 16, "layers": 2} if run.spec["model"]["name"] == "mlp" else {}
+    return split, data, ModelSpec(run.spec["model"]["name"], knobs), TrainingSettings(**run.spec["training"])
+
+
+@dataclass(frozen=True)
+class GroupMean(Method):
+    """The mean over groups with training rows of each one's mean loss, by a plain loop."""
+
+    registered_name = "erm-group-mean"
+    limit = Limit.none("a reference")
+
+    def state(self, info: Info) -> State:
+        return {"rows": torch.tensor(info.group_counts)}
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        logits = modules["model"](batch.x)
+        found = [
+            torch.nn.functional.cross_entropy(logits[batch.group == g], batch.y[batch.group == g]) for g in batch.group.unique()
+        ]
+        return Loss(torch.stack(found).sum() / int((state["rows"] > 0).sum()))
+
+
+@cache
+def reference(name: str, equals: str, sampler: str, batch_norm: bool) -> Trajectory:
+    """What the method would silently be: ERM, or the mean that its limit names, on the same batches."""
+    parent: Any = {"erm-group-mean": GroupMean, "erm-environment-mean": EnvironmentMean}.get(equals, ERM)
+    cls = type("Reference", (parent,), {"needs": replace(parent.needs, sampler=sampler), "__doc__": "A reference."})
+    split, data, model, training = drawn(name, batch_norm)
+    return fit(cls(), split, data, model, training, 0)
+
+
+def apart(left: Trajectory, right: Trajectory) -> float:
+    one, two = left.weights("last"), right.weights("last")
+    found = [float((one[key] - two[key]).abs().max()) for key in two if key.startswith("model.")]
+    logits = [item.predictions["last"]["test"].logits for item in (left, right)]
+    return max(*found, float(np.abs(logits[0] - logits[1]).max()))  # type: ignore[operator, type-var]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "method"), CASES)
+def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None:
+    pairing, item = PAIRINGS[name], FACTS[method]
+    assert item.needs is not None and item.limit is not None
+    made: Method = load("methods", method)(**settings_of(pairing, item))
+    split, data, model, training = drawn(name, wants_norm(item))
+    if pairing.refused(item.needs):
+        with pytest.raises((NeedsError, InputError)) as error:
+            fit(made, split, data, model, training, 0)
+        assert isinstance(error.value, CrosswindError) and "\n" not in str(error.value) and len(str(error.value)) > 40
+        return
+    found = fit(made, split, data, model, training, 0)
+    if pairing.told(item.needs):
+        assert any(re.search(words_of(pairing, item), text) for text in found.warnings), found.warnings
+    else:
+        plain = reference(name, item.limit.equals, item.needs.sampler, wants_norm(item))
+        assert apart(found, plain) > 1e-6, "silently another method"
+
+
+@pytest.mark.parametrize("method", [name for name, item in FACTS.items() if item.needs and item.needs.channels])
+def test_images_of_other_channels_are_refused_by_the_plan(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crosswind.studies import plan as planning
+
+    built = planning.build_dataset
+    monkeypatch.setattr(planning, "build_dataset", lambda values, where: replace(built(values, where), image_shape=(16, 16, 2)))
+    with pytest.raises(NeedsError, match=rf"methods.{method} \(.*: needs images of 1 or 3 channels, and these have 2"):
+        planned(Pairing(), {"erm": {}, method: {}})
