@@ -88,7 +88,17 @@ def stale(name: str, record: Mapping[str, Any] | None) -> str:
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """A row a claim, in Markdown."""
-    heads = ["subject", "where", "claim", "compared with", "subject's", "difference [95% interval]", "seeds", "points", "verdict"]
+    heads = [
+        "subject",
+        "where",
+        "claim",
+        "compared with",
+        "claimed better",
+        "difference [95% interval]",
+        "seeds",
+        "points",
+        "verdict",
+    ]
     heads += ["CPU minutes", "file"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for name, record in found.items():
