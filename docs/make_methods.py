@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crosswind.core.registry import Facts
-from crosswind.reports.methods import COST_MODEL, card_lines, cost_of, effects_of, family_of, kind_of, listed_methods
+from crosswind.reports.methods import COST_MODEL, card_lines, cost_of, effects_of, family_of, kind_of, listed_methods, side_names
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "methods"
@@ -61,7 +61,7 @@ def _index(known: Sequence[Facts]) -> str:
 
 
 def _helped(item: Facts) -> str:
-    seen = [claim["verdict"] == "holds" for claim in effects_of(item.name)]
+    seen = [claim["verdict"] == "holds" for claim in effects_of(item)]
     return f"{sum(seen)} of {len(seen)}" if seen else ""
 
 
@@ -88,22 +88,23 @@ def _page(item: Facts) -> str:
             *_table(("name", "meaning", "default", "values", "search; published", "default found in"), rows),
             "",
         ]
-    if effects_of(item.name):
+    if effects_of(item):
         rows = [
             (
                 _escaped(claim["text"]),
+                _escaped(", ".join(str(claim[part]) for part in ("data", "shift", "set", "model"))),
                 claim["metric"].replace("_", " "),
-                f"{claim['than']:.3f}",
-                f"{claim['better']:.3f}",
+                *(f"{name} {claim[side]:.3f}" for name, side in zip(reversed(side_names(claim)), ("than", "better"), strict=True)),
                 f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]",
                 str(claim["n"]),
                 claim["verdict"],
             )
-            for claim in effects_of(item.name)
+            for claim in effects_of(item)
         ]
-        study = f"[`{item.name}.yaml`](../../benchmarks/effects/{item.name}.yaml)"
-        about = f"Paired by seed, with 95% intervals; both sides tuned over equally many points. Study: {study}."
-        titles = ("claim", "score", "compared with", "this", "difference", "seeds", "verdict")
+        names = dict.fromkeys(str(claim["study"]) for claim in effects_of(item))
+        studies = ", ".join(f"[`{name}.yaml`](../../benchmarks/effects/{name}.yaml)" for name in names)
+        about = f"Paired by seed, with 95% intervals; both sides tuned over equally many points. In {studies}."
+        titles = ("claim", "data, shift, set, model", "score", "compared with", "claimed better", "difference", "seeds", "verdict")
         lines += ["## What was seen", "", about, "", *_table(titles, rows), ""]
     if cost_of(item.name):
         rows = [

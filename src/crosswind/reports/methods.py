@@ -25,6 +25,7 @@ __all__ = [
     "kind_of",
     "listed_methods",
     "method_row",
+    "side_names",
 ]
 
 COST_MODEL = "resnet18"
@@ -45,7 +46,7 @@ def find_method(name: str, field: str = "NAME") -> Facts:
 def method_row(known: Facts) -> dict[str, Any]:
     """The facts of a row as plain values: those of `Facts.describe`, `study`, how a study names it, `cost` and `effects`."""
     row = {**known.describe(), "kind": kind_of(known), "study": {known.room: [known.name]}}
-    return {**row, "cost": cost_of(known.name), "effects": effects_of(known.name)}
+    return {**row, "cost": cost_of(known.name), "effects": effects_of(known)}
 
 
 def kind_of(known: Facts) -> str:
@@ -67,9 +68,21 @@ def cost_of(name: str) -> dict[str, dict[str, Any]]:
     return {str(model): dict(figures) for model, figures in found.items()}
 
 
-def effects_of(name: str) -> list[dict[str, Any]]:
-    """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim; empty where nothing was measured."""
-    return [dict(claim) for claim in _record(f"effects/{name}.json").get("claims", [])]
+def effects_of(known: Facts) -> list[dict[str, Any]]:
+    """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim, `study` its file's name; empty where unmeasured.
+
+    Of a method the claims of every study that has it beside the reference, of an architecture those that name it on one side only.
+    """
+    file = f"src/{known.module.replace('.', '/')}.py"
+    found = []
+    for name, record in _effects().items():
+        if file not in record.get("files", {}):
+            continue
+        for claim in record.get("claims", []):
+            models = [side["model"] for side in claim["sides"].values()]
+            if known.room == "methods" or (known.name in models and len(set(models)) > 1):
+                found.append({**claim, "study": name})
+    return found
 
 
 def card_lines(known: Facts) -> list[tuple[str, str]]:
@@ -83,14 +96,24 @@ def card_lines(known: Facts) -> list[tuple[str, str]]:
         ("Limit", _limit(known)),
         ("Cost", _cost_words(cost_of(known.name))),
     ]
-    effects = [("Seen" if place == 0 else "", effect_words(claim)) for place, claim in enumerate(effects_of(known.name))]
+    effects = [("Seen" if place == 0 else "", effect_words(claim)) for place, claim in enumerate(effects_of(known))]
     return [(title, text) for title, text in [*lines, *effects] if text]
 
 
 def effect_words(claim: Mapping[str, Any]) -> str:
     """One claim and what was seen of it, in a sentence."""
+    better, than = side_names(claim)
     interval = f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]"
-    return f"{claim['text']}: {claim['verdict']} ({claim['metric']} {interval} over {claim['n']} seeds)"
+    score = str(claim["metric"]).replace("_", " ")
+    return f"{claim['verdict']}: {claim['text']} ({score} of {better} less {than}'s: {interval}, {claim['n']} seeds)"
+
+
+def side_names(claim: Mapping[str, Any]) -> tuple[str, str]:
+    """What the side claimed better and the other one are called: by their methods, and by their models where these differ."""
+    sides = [claim["sides"][name] for name in ("better", "than")]
+    several = sides[0]["model"] != sides[1]["model"]
+    first, second = (f"{side['method']} on {side['model']}" if several else str(side["method"]) for side in sides)
+    return first, second
 
 
 def _architectures() -> list[Facts]:
@@ -111,6 +134,11 @@ def _limit(known: Facts) -> str:
 def _cost_words(cost: Mapping[str, Mapping[str, Any]]) -> str:
     parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
     return f"a step beside ERM's: {', '.join(parts)}" if parts else ""
+
+
+@cache
+def _effects() -> Mapping[str, Mapping[str, Any]]:
+    return {path.stem: _record(f"effects/{path.name}") for path in sorted((_records() / "effects").glob("*.json"))}
 
 
 @cache
