@@ -1,0 +1,276 @@
+"""Faults that implementations of such methods have had, each looked for in every registered method.
+
+One short run of each method on noisy labels is recorded, and looked at from all sides. Where a fault concerns one method alone its
+test is in that method's file; what must be refused or told of is in `tests/contract/test_pairings.py`, resumption and limits in
+`tests/contract/test_methods.py`, rows of sets and noise in `tests/shifts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import DATA, Sets, rows_of, run, split, with_train
+
+from crosswind.core.registry import listing, load
+from crosswind.methods.base import Batch, Info, Method
+from crosswind.methods.erm import ERM
+from crosswind.models.build import Model, build_model
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import study_from
+from crosswind.studies.store import Store
+from crosswind.training.loader import TrainingRows
+from crosswind.training.loop import Trajectory
+
+FACTS = {item.name: item for item in listing("methods") if item.module.startswith("crosswind.")}
+EVERY = pytest.mark.parametrize("name", FACTS)
+ADAPTING = [name for name, item in FACTS.items() if item.needs and item.needs.adapts]
+BASED = [name for name, item in FACTS.items() if item.needs and item.needs.base]
+BY_ENVIRONMENT = [name for name, item in FACTS.items() if item.needs and item.needs.sampler == "per-environment"]
+BY_GROUP = [name for name, item in FACTS.items() if item.needs and item.needs.groups]
+STEPS = 8
+
+
+def test_the_sweeps_find_the_methods() -> None:
+    assert len(FACTS) >= 16 and ADAPTING == ["bn-adapt"] and BASED == ["jtt"] and BY_GROUP == ["groupdro"]
+    assert set(BY_ENVIRONMENT) >= {"causirl-coral", "causirl-mmd", "dann", "deepcoral", "irm", "mixup", "mmd"}
+
+
+def method_of(name: str) -> Method:
+    """At its defaults, but for switches, which come at step 2."""
+    cls = load("methods", name)
+    made: Method = cls(**dict.fromkeys(cls.needs.switches, 2))
+    return made
+
+
+def noisy() -> Sets:
+    """Every fifth training label is the other class; beside the test set some of its rows alone, backwards."""
+    sets = split()
+    flipped = np.arange(60) % 5 == 0
+    some = rows_of(DATA, np.arange(189, 152, -3))
+    label = np.where(flipped, 1 - sets.train.label, sets.train.label)
+    held = {"validation": sets.validation["validation"]}
+    return replace(with_train(sets, label=label), validation=held, evaluation={**sets.evaluation, "part": some})
+
+
+@dataclass
+class Recorded:
+    """A run and the batches of its last stage."""
+
+    found: Trajectory
+    batches: list[Batch]
+
+
+@cache
+def recorded(name: str) -> Recorded:
+    seen: list[Batch] = []
+    plain = TrainingRows.batch
+
+    def spied(self: Any, step: int, length: int) -> Batch:
+        made = plain(self, step, length)
+        if step == 0:
+            seen.clear()
+        seen.append(replace(made, x=made.x.clone()))
+        return made
+
+    TrainingRows.batch = spied  # type: ignore[method-assign]
+    try:
+        return Recorded(run(method_of(name), noisy(), model="small-cnn", steps=STEPS, validate_every=STEPS), seen)
+    finally:
+        TrainingRows.batch = plain  # type: ignore[method-assign]
+
+
+def pictures(rows: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(DATA.pixels(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def network(name: str) -> Model:
+    """The classifier with the weights of the end, in training mode."""
+    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    kept = recorded(name).found.weights("last").items()
+    model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
+    return model
+
+
+# -- evaluation -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@EVERY
+def test_predictions_are_of_running_statistics_and_of_pictures_as_they_are(name: str) -> None:
+    """Faults 1, 2 and 12: no batch statistics, no random style, no augmentation, and no row left out.
+
+    45 rows are one evaluation batch of 32 and 13 of another. A method that adapts does so to test sets, and validation is plain.
+    """
+    said = recorded(name).found.predictions["last"]
+    assert {key: len(item) for key, item in said.items()} == {"validation": 30, "test": 45, "part": 13}
+    assert said["part"].ids.tolist() == list(range(189, 152, -3))
+    for key, rows in {"validation": np.arange(90, 120), "test": np.arange(150, 195)}.items():
+        if key == "test" and name in ADAPTING:
+            continue
+        assert said[key].ids.tolist() == rows.tolist()
+        with torch.inference_mode():
+            expected = network(name).eval()(pictures(rows)).numpy()
+            trained = network(name).train()(pictures(rows)).numpy()
+        assert np.allclose(said[key].logits, expected, atol=1e-5)  # type: ignore[arg-type]
+        assert not np.allclose(trained, expected, atol=1e-3), "the statistics of these rows would give other numbers"
+
+
+@pytest.mark.slow
+@EVERY
+def test_predictions_of_a_row_do_not_depend_on_the_rows_beside_it(name: str) -> None:
+    """13 of the test rows alone, backwards, have the bits that they have among all. What adapts sees another lot, and says so."""
+    said = recorded(name).found.predictions["last"]
+    same = np.array_equal(said["test"].logits[said["part"].ids - 150], said["part"].logits)  # type: ignore[index, arg-type]
+    assert same == (name not in ADAPTING)
+
+
+# -- training rows ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@EVERY
+def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
+    """Faults 3, 4 and 7: noise is fixed by row, ids are places in the training set, and no validation row is among them."""
+    train, batches = noisy().train, recorded(name).batches
+    ids = torch.cat([batch.ids for batch in batches])
+    assert len(ids) == STEPS * 16 and int(ids.min()) >= 0 and int(ids.max()) < 60
+    assert torch.bincount(ids).max() > 1
+    for what in ("label", "group", "environment"):
+        given = torch.cat([getattr(batch, "y" if what == "label" else what) for batch in batches])
+        assert torch.equal(given, torch.from_numpy(getattr(train, what))[ids]), what
+    if method_of(name).views() == (None,):
+        x = torch.cat([batch.x for batch in batches])
+        assert torch.allclose(x, pictures(train.rows[ids.numpy()]), atol=1e-6)
+
+
+@pytest.mark.slow
+@EVERY
+def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) -> None:
+    """Fault 3. JTT's rows stand once or `up` times, as it says; every environment has epochs of its own. Groups are even here."""
+    ids = torch.cat([batch.ids for batch in recorded(name).batches])
+    environment = torch.from_numpy(noisy().train.environment)
+    if name in BY_ENVIRONMENT:
+        for code in (0, 1):
+            own = ids[environment[ids] == code]
+            assert sorted(own[:30].tolist()) == torch.where(environment == code)[0].tolist()
+    else:
+        once = sorted(ids[:60].tolist()) == list(range(60))
+        assert once == (name not in BASED)
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@EVERY
+@pytest.mark.parametrize("seed", [0, 3])
+def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> None:
+    """Fault 6: with no step done the network is the seed's, whatever network the method was given to start with."""
+    sets = replace(split(), validation={}, evaluation={})
+    base = run(ERM(), sets, model="small-cnn", steps=1, seed=5).weights("last") if name in BASED else None
+    found = run(method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base).weights("last")
+    fresh = build_model("small-cnn", {}, (3, 8, 8), 2, seed).state_dict()
+    other = build_model("small-cnn", {}, (3, 8, 8), 2, 3 - seed).state_dict()
+    assert all(torch.equal(value, found[f"model.{key}"]) for key, value in fresh.items())
+    assert not torch.equal(other["fc.weight"], found["model.fc.weight"])
+
+
+# -- small groups -----------------------------------------------------------------------------------------------------------
+
+PATTERNS = {
+    "one row": [0],
+    "one each": [0, 1, 2, 3],
+    "one of two": [0, 0, 0, 2],
+    "two of one": [1, 1],
+    "all of one": [3, 3, 3, 3],
+    "one among many": [0, 0, 0, 1, 1, 1, 2],
+}
+
+
+def _loss(name: str, codes: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    method, n = method_of(name), len(codes)
+    info = Info((3, 8, 8), 2, 30, ("a",) * 4, (9, 1, 20, 0), ("e",) * 4, (9, 1, 20, 0), ("dark", "bright"), (15, 15), 12, 16)
+
+    def make_model(**changes: Any) -> Model:
+        return build_model("mlp", {"hidden": 16, "layers": 2}, (3, 8, 8), 2, 0)
+
+    torch.manual_seed(0)
+    modules, state = method.modules(info, make_model), method.state(info)
+    code, ids = torch.tensor(codes), torch.arange(n)
+    loss = method.loss(modules, Batch(pictures(np.arange(n)), ids % 2, ids, code, code, step=5, progress=0.5), state)
+    loss.total.backward()
+    assert all(torch.isfinite(value).all() or name in BY_GROUP for value in loss.state.values())
+    return loss.total, [p.grad for module in modules.values() for p in module.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", [*BY_ENVIRONMENT, *BY_GROUP])
+def test_environments_and_groups_of_none_or_one_row_give_numbers(name: str, pattern: str) -> None:
+    """Fault 11, for whoever divides by the rows of a group or an environment. The gradient is not nothing: the rows still count."""
+    total, slopes = _loss(name, PATTERNS[pattern])
+    assert torch.isfinite(total) and len(slopes) > 3
+    assert all(torch.isfinite(slope).all() for slope in slopes)
+    if pattern != "all of one" or name not in BY_GROUP:  # its group 3 has no training row, and so no weight
+        assert sum(float(slope.abs().sum()) for slope in slopes) > 0
+
+
+# -- studies ----------------------------------------------------------------------------------------------------------------
+
+STUDY: dict[str, Any] = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink"},
+        "UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"},
+        "both": ["SC", "UDS"],
+    },
+    "environments": ["ink", "size"],
+    "models": ["small-cnn"],
+    "seeds": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Any]]:
+    """What the store says of the runs of a study of all methods at their defaults, and the plan."""
+    plan = make_plan(study_from({**STUDY, "methods": list(FACTS)}, name="faults"))
+    out: Path = tmp_path_factory.mktemp("faults")
+    with Store.open(out, create=True) as store:
+        store.add_plan("faults", {}, plan.study.model_dump(), plan.runs)
+        found = {}
+        for row in store.runs("faults"):
+            if row["labels"].get("role") != "base" and row["labels"]["shift"] == "none":
+                found[row["labels"]["method"]] = store.run(row["key"])["spec"]
+    yield found, plan
+
+
+@EVERY
+def test_every_setting_is_stored_with_the_run(name: str, stored: tuple[dict[str, Any], Any]) -> None:
+    """Fault 8: a default that changes later does not change what a stored run says of itself."""
+    from crosswind.core.knobs import knobs_of
+    from crosswind.training.settings import TrainingSettings
+
+    spec = stored[0][name]
+    assert spec["method"] == {
+        "name": name,
+        "version": FACTS[name].version,
+        "knobs": {item.name: item.default for item in FACTS[name].knobs},
+    }
+    assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
+    assert spec["model"]["name"] == "small-cnn" and spec["split"]["environments"] == ["ink", "size"]
+
+
+def test_shifts_have_equal_sizes_unless_others_are_asked_for(stored: tuple[dict[str, Any], Any]) -> None:
+    """Fault 9: the kind of shift is not mixed up with the number of rows."""
+    assert len(stored[0]) == len(FACTS)
+    sizes = {draw.shift: draw.train_rows for draw in stored[1].draws}
+    assert set(sizes) == {"none", "SC", "UDS", "both"} and len(set(sizes.values())) == 1
+    own = make_plan(study_from({**STUDY, "sizes": {"all": "all"}, "methods": ["erm"]}, name="faults"))
+    assert len({draw.train_rows for draw in own.draws}) == 4
