@@ -17,7 +17,7 @@ from crosswind.models.form import check_form
 
 FACTS = [item for item in listing("models") if item.module.startswith("crosswind.")]
 NAMES = [item.name for item in FACTS]
-LONG = ("vit-b-16", "resnet101", "resnet50")  # seconds each
+LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 
@@ -33,7 +33,8 @@ def defaults(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_the_sweep_finds_the_models() -> None:
-    assert len(NAMES) >= 8 and {form_of(name).norm for name in NAMES} == {"batch", "layer", "none"}
+    assert len(NAMES) >= 9 and {form_of(name).norm for name in NAMES} == {"batch", "layer", "none", ""}
+    assert [name for name in NAMES if not form_of(name).norm] == ["timm"]  # it is its network's
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,7 +52,7 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
     model = build_model(name, {}, (3, side, side), 3, 0).train()
     model(torch.rand(2, 3, side, side) * 2 - 1).sum().backward()
     found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
-    assert found == ([] if form.norm == "none" else [form.norm_of(defaults(name))])
+    assert not form.norm or found == ([] if form.norm == "none" else [form.norm_of(defaults(name))])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if form_of(name).least > 1])
@@ -61,7 +62,7 @@ def test_smaller_images_are_refused(name: str) -> None:
         build_model(name, {}, (3, least - 1, 99), 3, 0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "timm"])
 def test_published_weights_are_torchvisions_for_images_of_224(name: str) -> None:
     from torchvision.models import get_model_weights, list_models
 
@@ -80,6 +81,10 @@ def test_what_published_weights_do_not_go_with_is_refused(name: str) -> None:
     check_form(form, defaults(name, weights="any.safetensors"), (1, 64, 64), "m", name)
     with pytest.raises(InputError, match=r"^m\.inputs: ImageNet's means are of 3 channels, and these images have 1"):
         check_form(form, defaults(name, inputs="imagenet"), (1, 64, 64), "m", name)
+    if "freeze_batch_norm" in defaults(name):
+        check_form(form, defaults(name, weights="any.safetensors", freeze_batch_norm=True), None, "m", name)
+        with pytest.raises(InputError, match=r"^m\.freeze_batch_norm: keeps the statistics that come with given weights"):
+            check_form(form, defaults(name, freeze_batch_norm=True), None, "m", name)
     for weights in form.weights:
         check_form(form, defaults(name, weights=weights), (3, 64, 64), "m", name)
         with pytest.raises(InputError, match=r"^m\.weights: published weights are of images of 3 channels, and these have 1"):

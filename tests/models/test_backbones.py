@@ -16,14 +16,15 @@ SHAPES = {
     "mlp": (3, 32, 32),
     "vit-b-16": (3, 32, 32),
     "vit-tiny": (3, 32, 32),
+    "timm": (3, 32, 32),
 }
-LONG = ("vit-b-16", "resnet101")  # seconds each
+LONG = ("vit-b-16", "resnet101", "timm")  # seconds each
 NAMES = [item.name for item in listing("models")]
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(SHAPES) and len(NAMES) == 8
+    assert set(NAMES) == set(SHAPES) and len(NAMES) == 9
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -57,7 +58,7 @@ def test_weights_are_the_seeds(name: str) -> None:
 
 def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
     """A matrix that is drawn at random in every model; a transformer's head begins at 0."""
-    return weights["fc.weight"] if "fc.weight" in weights else weights["encoder.pos_embedding"]
+    return next(weights[name] for name in ("fc.weight", "encoder.pos_embedding", "net.classifier.weight") if name in weights)
 
 
 @pytest.mark.parametrize("name", CASES)

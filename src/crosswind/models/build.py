@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,12 @@ from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import canonical
 from crosswind.models.convolution import with_small_map_convolutions
-from crosswind.models.form import check_form
+from crosswind.models.form import check_extra, check_form
 
 __all__ = ["Backbone", "Model", "build_model", "image_shape"]
 
 KEPT, KEPT_BYTES = 2, 2**27
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _built: dict[tuple[type, str], Model] = {}
 
 
@@ -42,6 +43,26 @@ class Model(nn.Module):
         self._stages = {name: tuple(parts) for name, parts in stages.items()}
         self._pool = tuple(pool)
         self._head = head
+        self._frozen = False
+
+    def keep_statistics(self) -> None:
+        """From now on training too normalises by the running statistics of its batch norms, and leaves them as they are.
+
+        Their scales and shifts still learn. Raises `InputError` where there is no batch norm.
+        """
+        if not any(isinstance(part, _NORMS) for part in self.modules()):
+            raise InputError("model.freeze_batch_norm", "the model has no batch norm whose statistics it could keep")
+        self._frozen = True
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """As in torch, but that kept statistics stay as they are."""
+        super().train(mode)
+        if self._frozen:
+            for part in self.modules():
+                if isinstance(part, _NORMS):
+                    part.training = False
+        return self
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -127,6 +148,7 @@ def build_model(
     Raises `InputError` on `field`.
     """
     known = facts("models", name, field)
+    check_extra(known.extra, field, name)
     values = resolve(known.knobs, knobs, field, f"model {name!r}")
     cls = load("models", name, field)
     check_form(known.built, values, tuple(input_shape), field, name)

@@ -6,12 +6,19 @@ Planning asks before any work and `build_model` asks again, so that both refuse 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form
 
-__all__ = ["check_form", "wants_imagenet"]
+__all__ = ["check_extra", "check_form", "wants_imagenet"]
+
+
+def check_extra(extra: str | None, field: str, name: str) -> None:
+    """Refuse, by an `InputError` on `field`, the model `name` where the package of its extra is not installed."""
+    if extra is not None and find_spec(extra) is None:
+        raise InputError(field, f"model {name!r} needs the extra: pip install 'crosswind[{extra}]'")
 
 
 def check_form(form: Form | None, knobs: Mapping[str, Any], shape: tuple[int, ...] | None, field: str, name: str) -> None:
@@ -23,6 +30,9 @@ def check_form(form: Form | None, knobs: Mapping[str, Any], shape: tuple[int, ..
         return
     weights = knobs.get("weights")
     published = weights is not None and not _is_file(weights)
+    if weights is None and knobs.get("freeze_batch_norm"):
+        problem = "keeps the statistics that come with given weights, and these are random; name weights, or leave it out"
+        raise InputError(f"{field}.freeze_batch_norm", problem)
     if published:
         _check_published(form, knobs, field, name)
     if shape is None or len(shape) != 3:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,16 @@ from crosswind.core.types import file_hash
 from crosswind.models.build import Backbone, Model
 from crosswind.models.form import wants_imagenet
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_SD", "Normalise", "Pretrained", "load_weights", "torchvision_weights"]
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_SD",
+    "Normalise",
+    "Pretrained",
+    "load_weights",
+    "read_weights",
+    "take_weights",
+    "torchvision_weights",
+]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_SD = (0.229, 0.224, 0.225)
@@ -24,16 +33,16 @@ FIELD = "model.weights"
 
 
 class Normalise(nn.Module):
-    """Images in (-1, 1) -> (value in (0, 1) - mean) / sd of ImageNet's channels, as published weights expect them."""
+    """Images in (-1, 1) -> (value in (0, 1) - mean) / sd of the three channels, ImageNet's unless others are given."""
 
     mean: Tensor
     sd: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, mean: Sequence[float] = IMAGENET_MEAN, sd: Sequence[float] = IMAGENET_SD) -> None:
         super().__init__()
         # Not persistent: they are no weights, and a published file has none of these names.
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("sd", torch.tensor(IMAGENET_SD).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("sd", torch.tensor(sd).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -60,6 +69,12 @@ class Pretrained(Backbone):
         """`model` with the weights that the knobs name; `urls` of published ones by name."""
         if self.weights is not None:
             load_weights(model, self.weights, urls, self.weights_sha256)
+        return self.frozen(model)
+
+    def frozen(self, model: Model) -> Model:
+        """`model`, whose batch norms keep the statistics of the given weights where the knob `freeze_batch_norm` says so."""
+        if getattr(self, "freeze_batch_norm", False):
+            model.keep_statistics()
         return model
 
 
@@ -72,10 +87,10 @@ def load_weights(model: Model, weights: str, urls: Mapping[str, str], digest: st
     if weights in urls:
         found = torchvision_weights(weights, urls[weights])
     elif weights.endswith(".safetensors"):
-        found = _from_file(Path(weights), digest)
+        found = read_weights(Path(weights), digest)
     else:
         raise unknown(FIELD, "weights", weights, [*urls, "FILE.safetensors"])
-    _take(model, found, weights)
+    take_weights(model, found, weights)
 
 
 def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
@@ -102,7 +117,11 @@ def _prefix(file: str) -> str:
     return file.rsplit("-", 1)[-1].partition(".")[0]
 
 
-def _from_file(path: Path, digest: str | None) -> dict[str, Tensor]:
+def read_weights(path: Path, digest: str | None = None) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, whose sha256 must be `digest` if that is given; those of the model in what a run keeps.
+
+    Raises `InputError`.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -119,9 +138,15 @@ def _from_file(path: Path, digest: str | None) -> dict[str, Tensor]:
     return own or found
 
 
-def _take(model: Model, found: dict[str, Tensor], source: str) -> None:
-    own = model.state_dict()
-    head = _head_names(model)
+def take_weights(model: Model, found: Mapping[str, Tensor], source: str, *, within: str = "") -> None:
+    """Put `found`, which errors call `source`, into `model`, all but a head that has another number of classes.
+
+    `within`: what the model's names begin with and those of the file may lack. Raises `InputError` naming the first difference.
+    """
+    if within and all(key.startswith(within) for key in found):
+        found = {key.removeprefix(within): value for key, value in found.items()}
+    own = {key.removeprefix(within): value for key, value in model.state_dict().items()}
+    head = {key.removeprefix(within) for key in _head_names(model)}
     other_classes = any(key not in found or _rows(found[key]) != _rows(own[key]) for key in head)
     taken: dict[str, Any] = {}
     for key, value in own.items():
@@ -140,7 +165,7 @@ def _take(model: Model, found: dict[str, Tensor], source: str) -> None:
     extra = next((key for key in found if key not in own), None)
     if extra is not None:
         raise InputError(FIELD, f"{source!r} does not fit the model, which has no {extra!r}")
-    model.load_state_dict(taken)
+    model.load_state_dict({within + key: value for key, value in taken.items()})
 
 
 def _head_names(model: Model) -> set[str]:

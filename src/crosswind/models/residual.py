@@ -31,6 +31,12 @@ class Residual(Pretrained):
         doc="imagenet: 7x7 convolution of stride 2 and max pooling; small: 3x3 of stride 1, none (their section 4.2, CIFAR)",
     )
 
+    freeze_batch_norm: bool = knob(
+        False,
+        source="Gulrajani and Lopez-Paz 2021",
+        doc="batch norms keep the statistics of the given weights in training; their scales and shifts still learn",
+    )
+
     def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
         """See `Backbone.build`."""
         from torchvision.models import get_model, get_model_weights

@@ -1,0 +1,70 @@
+"""Weights of others in pickled files, converted once to safetensors without running what is in them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crosswind.core.errors import InputError, one_line
+from crosswind.core.types import file_hash
+
+__all__ = ["convert_weights"]
+
+_WRAPPINGS = ("state_dict", "model_state_dict", "model")
+
+
+def convert_weights(source: str | Path, into: str | Path, *, sha256: str, like: nn.Module | None = None) -> str:
+    """Write the weights of a file of torch's (.pth, .pt, .bin) as safetensors to `into`, and return the sha256 of what was written.
+
+    `sha256` is that of `source`, as its authors publish it: nothing is read before it fits, and then by torch's reader of tensors
+    alone. `like`: a network with the same parts in the same order under other names, which the weights are then given; every shape
+    must agree. Raises `InputError` naming the first that does not.
+    """
+    source, into = Path(source), Path(into)
+    if not source.is_file():
+        raise InputError("source", f"there is no file {str(source)!r}")
+    if into.suffix != ".safetensors":
+        raise InputError("into", f"must end in .safetensors, which {into.name!r} does not")
+    found = file_hash(source)
+    if found != sha256:
+        raise InputError("sha256", f"that of {str(source)!r} is {found}, not {sha256}")
+    weights = _tensors(source)
+    if like is not None:
+        weights = _renamed(weights, like.state_dict(), source.name)
+    from safetensors.torch import save_file
+
+    save_file({key: value.clone().contiguous() for key, value in weights.items()}, into, {"source": source.name, "sha256": sha256})
+    return file_hash(into)
+
+
+def _tensors(source: Path) -> Mapping[str, Tensor]:
+    try:
+        found: Any = torch.load(source, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+        raise InputError("source", f"{str(source)!r} is no file of tensors alone ({one_line(str(error), 200)})") from None
+    for key in _WRAPPINGS:
+        if isinstance(found, dict) and isinstance(found.get(key), dict):
+            found = found[key]
+    if not isinstance(found, dict) or not found:
+        raise InputError("source", f"{str(source)!r} holds no weights by name")
+    other = next((key for key, value in found.items() if not isinstance(value, Tensor)), None)
+    if other is not None:
+        raise InputError("source", f"{str(source)!r} holds {other!r}, which is no tensor")
+    return found
+
+
+def _renamed(weights: Mapping[str, Tensor], own: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    out = {}
+    for (theirs, value), (ours, kept) in zip(weights.items(), own.items(), strict=False):
+        if value.shape != kept.shape:
+            shapes = f"{theirs!r} of shape {tuple(value.shape)} where {ours!r} of shape {tuple(kept.shape)} stands"
+            raise InputError("like", f"is another network than that of {source!r}, which has {shapes}")
+        out[ours] = value
+    if len(weights) != len(own):
+        raise InputError("like", f"has {len(own)} tensors, and {source!r} has {len(weights)}")
+    return out

