@@ -68,19 +68,29 @@ def test_restyling_by_hand() -> None:
     """A channel of (1, 3) has mean 2 and variance ((1 - 2)^2 + (3 - 2)^2) / 2 = 1. With mean 10 and deviation 4 it is
     10 + 4 (1 - 2), 10 + 4 (3 - 2) = (6, 14). A constant channel (5, 5) becomes the new mean."""
     x = torch.tensor([1.0, 3.0, 5.0, 5.0], dtype=torch.float64).view(1, 2, 1, 2)
-    mean, sd = styles(x)
-    assert mean.flatten().tolist() == [2.0, 5.0]
+    contents, mean, sd = styles(x)
+    assert mean.flatten().tolist() == [2.0, 5.0] and contents.flatten().tolist() == [-1.0, 1.0, 0.0, 0.0]
     assert sd.flatten().tolist() == pytest.approx([math.sqrt(1 + EPS), math.sqrt(EPS)])
     new = (torch.tensor([10.0, 7.0]).double().view(1, 2, 1, 1), torch.tensor([4.0, 4.0]).double().view(1, 2, 1, 1))
-    assert restyled(x, (mean, sd), new).flatten().tolist() == pytest.approx([6.0, 14.0, 7.0, 7.0], abs=1e-4)
-    assert torch.allclose(restyled(x, (mean, sd), (mean, sd)), x, atol=1e-12)
+    assert restyled(contents, sd, *new).flatten().tolist() == pytest.approx([6.0, 14.0, 7.0, 7.0], abs=1e-4)
+    assert torch.allclose(restyled(contents, sd, mean, sd), x, atol=1e-12)
+
+
+def test_gradients_of_styles_are_those_of_their_definition() -> None:
+    """Which are written by hand: of contents, means and deviations together, and of any one alone."""
+    x = torch.rand(2, 3, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    assert torch.autograd.gradcheck(styles, (x,))
+    for asked in range(3):
+        assert torch.autograd.gradcheck(lambda given, asked=asked: styles(given)[asked], (x,))
 
 
 def test_styles_of_half_precision_are_measured_in_single() -> None:
-    x = (1000 + torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))).to(torch.bfloat16)
-    mean, sd = styles(x)
-    assert mean.dtype == sd.dtype == torch.float32 and restyled(x, (mean, sd), (mean, sd)).dtype == torch.bfloat16
+    x = (1000 + torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))).to(torch.bfloat16).requires_grad_()
+    contents, mean, sd = styles(x)
+    assert contents.dtype == mean.dtype == sd.dtype == torch.float32
     assert torch.allclose(mean, x.double().mean((2, 3), keepdim=True).float(), atol=1e-3)
+    (slope,) = torch.autograd.grad(restyled(contents, sd, mean, sd).sum(), x)
+    assert slope.dtype == torch.bfloat16
 
 
 # -- the three losses by plain loops --------------------------------------------------------------------------------------------
@@ -295,9 +305,9 @@ def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyP
     calls: list[int] = []
     plain = restyled
 
-    def counted(x: Tensor, *styles: tuple[Tensor, Tensor]) -> Tensor:
-        calls.append(len(x))
-        return plain(x, *styles)
+    def counted(contents: Tensor, *styles: Tensor) -> Tensor:
+        calls.append(len(contents))
+        return plain(contents, *styles)
 
     monkeypatch.setattr(sagnet, "restyled", counted)
     found = run(SagNet(), model="small-cnn", steps=4)
