@@ -29,7 +29,7 @@ class DrawCounts:
         self.warnings: list[str] = told["warnings"]
         self.notes: list[str] = told["notes"]
         self.origins: NDArray[np.int64] = told["origins"]
-        self.test_cells: NDArray[np.bool_] | None = told["test_cells"]
+        self.test_cells: NDArray[np.float64] | None = told["test_cells"]
         self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
         self.defaults = {True: told["groups"], False: told["environments"]}
 
@@ -57,7 +57,7 @@ class DrawCounts:
         if sampler == "reweight":
             if self.test_cells is None:
                 raise InputError(field, "reweight needs a set of role test over the cells of the study")
-            if not self.counts.ravel()[self.test_cells].any():
+            if not self.counts.ravel()[self.test_cells > 0].any():
                 raise InputError(field, "reweight finds no training row in a cell that the test law allows")
         if isinstance(sampler, Mapping) and not (self.origins[0] > 0 and self.origins[1:].sum() > 0):
             raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")

@@ -61,7 +61,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`:
     float64 of the shape of `study_cells`, the rows that one pass over the training set is expected to show; `groups`,
     `environments`: the attributes that make them by default; `origins`: int64 [1 + supplements], training rows by weights and
-    of each supplement; `test_cells`: over `train_counts`, where the test law is positive, None where no test set is cut so;
+    of each supplement; `test_cells`: over `train_counts`, the weights of the test law, None where no test set is cut so;
     `test_counts`: of every set of role test its `Cells`, and int64 of their shape.
     """
     study = _Study(datasets, main, plan)
@@ -84,7 +84,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "groups": study.groups,
         "environments": study.environments,
         "origins": parts["train"].allotment.counts.sum(axis=1),
-        "test_cells": study.test_cells(parts["train"].allotment.mode),
+        "test_cells": study.test_cells(parts["train"]),
         "test_counts": {
             name: (part.cells, part.allotment.counts.sum(axis=0).reshape(part.cells.shape))
             for name, part in parts.items()
@@ -242,10 +242,6 @@ class _Study:
         groups = self._grouping(part, self.groups, self.label, "groups")
         environments = self._grouping(part, self.environments, None, "environments")
         group = label * groups.size + groups.of_cell[full]
-        if part.name == "train":
-            weight = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self.test_cells(mode))
-        else:
-            weight = np.full(len(label), 1.0 / max(len(label), 1))
         law, step = None, (0, 0)
         rows = drawn.base
         if mode == "visits":
@@ -254,6 +250,10 @@ class _Study:
             step = (int(name in self.groups), int(name in self.environments))
         elif values > 1:
             rows = drawn.base * values + drawn.cell % values
+        weight = np.full(len(label), 1.0 / max(len(label), 1))
+        if part.name == "train":
+            tests = self.test_law()
+            weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, tests, law, step[0])
         return RowSet(
             part.source,
             rows,
@@ -294,8 +294,13 @@ class _Study:
         found: Grouping = kept[key]
         return found
 
-    def test_cells(self, mode: str) -> NDArray[np.bool_] | None:
-        """Where the test law is positive, over the cells that the training set counts; None where there is no such set."""
+    def test_cells(self, train: Part) -> NDArray[np.float64] | None:
+        """The test law over the cells that count the training set: of values drawn at every visit those of a row together."""
+        law = self.test_law()
+        return law if law is None or train.allotment.mode != "visits" else law.reshape(-1, train.pool.n_values).sum(axis=1)
+
+    def test_law(self) -> NDArray[np.float64] | None:
+        """The weights of the test law over the study's cells, its supplements left out; None where no test set is cut so."""
         tests = [(name, item) for name, item in self.plan.sets.items() if item.role == "test" and item.source in (None, self.main)]
         tests.sort(key=lambda pair: pair[0] != "test")
         for name, item in tests:
@@ -303,8 +308,7 @@ class _Study:
                 continue  # no training row lies there
             law = item.law if isinstance(item.law, Shift) else self.plan.shift
             if all(attribute in self.index.cells.names for attribute in law.attributes()):
-                support = law.normal_form(self.index.cells, f"sets.{name}.law").support
-                return (support.any(axis=-1) if mode == "visits" else support).ravel()
+                return law.normal_form(self.index.cells, f"sets.{name}.law").weights.ravel()
         return None
 
     def warnings(self, parts: Mapping[str, Part]) -> tuple[str, ...]:

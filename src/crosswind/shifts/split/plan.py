@@ -62,7 +62,7 @@ class SplitPlan:
     `label`: the attribute to predict. `attributes`: those that cut the cells with it. `shift` and `draw`: the training set. `roles`
     and `split_seed`: which rows may be in which set. `sets`: the others, by name. `groups`, `environments`: the attributes whose
     cells (with the label, without it) a method may see; None is the shift's attributes that have two values in training, else
-    all. `label_noise`, `dataset_size`: conditions. `sampler`: "uniform", "reweight" (uniform over the cells of the test law),
+    all. `label_noise`, `dataset_size`: conditions. `sampler`: "uniform", "reweight" (cells in the shares of the test law),
     "balanced" (each group the same) or {"mixture": p} (mass p on the supplements' rows).
     """
 

@@ -71,29 +71,44 @@ def sampling_weights(
     cell: NDArray[np.int64],
     group: NDArray[np.int64],
     origin: NDArray[np.int8],
-    test_cells: NDArray[np.bool_] | None,
-) -> NDArray[np.float64]:
-    """The probability of each training row, float64 [n], sum 1.
+    test_cells: NDArray[np.float64] | None,
+    visits: NDArray[np.float64] | None = None,
+    step: int = 0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """The probability of each training row, float64 [n], sum 1, and the law of the values that it is then seen under.
 
-    `cell`, `group` int64 [n]; `origin` int8 [n], above 0 for rows of supplements; `test_cells` bool [cells]: where the test law is
-    positive, for "reweight" (weights p_test / p_train with p_test uniform over them).
+    `cell`, `group` int64 [n]; `origin` int8 [n], above 0 for rows of supplements; `test_cells` float64 [cells]: the test law, up to
+    a factor, for "reweight" (p_test / p_train of a row's cell, Wiles et al. 2022, where p_test is uniform over all cells).
+    A cell without training rows is left out, so that the others share its part. `visits`: where a value is drawn at every visit of
+    a row, the probability of each, float64 [n, values]: what is weighed is then a row under a value, which is in cell `cell` x
+    values + value and in group `group` + `step` x value. Raises `InputError`.
     """
     sampler = parse_sampler(sampler)
     n = len(cell)
     if sampler == "uniform":
-        return np.full(n, 1.0 / n)
-    if sampler == "balanced":
-        weights = 1.0 / np.bincount(group)[group]
-    elif sampler == "reweight":
-        if test_cells is None:
-            raise InputError("sampler", "reweight needs a set of role test over the cells of the study")
-        weights = test_cells[cell] / np.bincount(cell)[cell]
-        if not weights.any():
-            raise InputError("sampler", "reweight finds no training row in a cell that the test law allows")
-    else:
-        mass = float(sampler["mixture"])  # type: ignore[index]
+        return np.full(n, 1.0 / n), visits
+    if isinstance(sampler, Mapping):
+        mass = float(sampler["mixture"])
         extra = origin > 0
         if not extra.any() or extra.all():
             raise InputError("sampler", "a mixture needs a shift with a supplement, and rows beside it")
         weights = np.where(extra, mass / extra.sum(), (1 - mass) / (~extra).sum())
-    return weights / weights.sum()
+        return weights / weights.sum(), visits
+    seen = np.ones((n, 1)) if visits is None else visits
+    value = np.arange(seen.shape[1])
+    if sampler == "balanced":
+        place = group[:, None] + step * value
+        wanted = np.ones(int(place.max()) + 1)
+    else:
+        if test_cells is None:
+            raise InputError("sampler", "reweight needs a set of role test over the cells of the study")
+        place = cell[:, None] * len(value) + value
+        wanted = test_cells
+    there = np.bincount(place.ravel(), seen.ravel(), minlength=len(wanted))
+    joint = seen * np.divide(wanted, there, out=np.zeros(len(wanted)), where=there > 0)[place]
+    weights = joint.sum(axis=1)
+    if not weights.any():
+        raise InputError("sampler", "reweight finds no training row in a cell that the test law allows")
+    if visits is not None:
+        visits = np.divide(joint, weights[:, None], out=visits.copy(), where=weights[:, None] > 0)
+    return weights / weights.sum(), visits
