@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, State, Tools
-from crosswind.methods.functional import row_losses
+from crosswind.methods.functional import row_losses, with_slopes
 
 if TYPE_CHECKING:
     from crosswind.models.build import Model
@@ -110,39 +110,52 @@ class DANN(Method):
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """The model's objective, L_y - weight r L_d."""
-        return self._objective(modules, cast("Model", modules["model"]).features(batch.x), batch)
+        features = cast("Model", modules["model"]).features(batch.x)
+        return self._objective(modules, features, self._told(modules, features, batch).mean(), batch)
 
     def update(self, tools: Tools, batch: Batch) -> Loss:
         """One step of the model, then those of the discriminator on the features that the model had before it."""
-        model = cast("Model", tools.modules["model"])
+        model, told_by = cast("Model", tools.modules["model"]), list(tools.modules["discriminator"].parameters())
         kept: list[Tensor] = []
+        first: list[Tensor] = []
 
         def objective() -> Loss:
             features = model.features(batch.x)
-            kept.append(features.detach())  # one pass a step: a second would move the batch statistics twice
-            return self._objective(tools.modules, features, batch)
+            given = features.detach().requires_grad_()  # one pass a step: a second would move the batch statistics twice
+            told = self._told(tools.modules, given, batch).mean()
+            # One way there and back through the discriminator serves its own first step and the model's.
+            slope, *slopes = torch.autograd.grad(told, [given, *told_by])
+            told = told.detach()
+            kept.append(given.detach())
+            first.append(with_slopes(told, told_by, slopes))
+            return self._objective(tools.modules, features, with_slopes(told, [features], [slope]), batch)
 
         found = tools.descend("main", objective)
-        for _ in range(self.discriminator_steps):
-            tools.descend("discriminator", lambda: self._told(tools.modules, kept[0], batch))
+        for number in range(self.discriminator_steps):
+            if number == 0 and self.gradient_penalty == 0:
+                tools.descend("discriminator", lambda: Loss(first[0]))
+            else:
+                tools.descend("discriminator", lambda: Loss(self._own(tools.modules, kept[0], batch)))
         return found
 
-    def _objective(self, modules: Modules, features: Tensor, batch: Batch) -> Loss:
-        assert batch.environment is not None
+    def _objective(self, modules: Modules, features: Tensor, told: Tensor, batch: Batch) -> Loss:
         classed = row_losses(cast("Model", modules["model"]).head(features), batch.y).mean()
-        told = row_losses(modules["discriminator"](features), batch.environment).mean()
         weight = self.weight
         if self.schedule == "ramp":
             weight *= 2.0 / (1.0 + math.exp(-10.0 * batch.progress)) - 1.0
         return Loss(classed - weight * told, {"classification": classed.detach(), "discriminator": told.detach()})
 
-    def _told(self, modules: Modules, features: Tensor, batch: Batch) -> Loss:
-        """What the discriminator descends; `features` [n, d] are without gradient."""
+    def _told(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
+        """The discriminator's loss of every row."""
         assert batch.environment is not None
+        return row_losses(modules["discriminator"](features), batch.environment)
+
+    def _own(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
+        """What the discriminator descends; `features` [n, d] are without gradient."""
         features = features.detach().requires_grad_(self.gradient_penalty > 0)
-        each = row_losses(modules["discriminator"](features), batch.environment)
+        each = self._told(modules, features, batch)
         total = each.mean()
         if self.gradient_penalty > 0:
             (slope,) = torch.autograd.grad(each.sum(), features, create_graph=True)
             total = total + self.gradient_penalty * slope.float().square().sum(1).mean()
-        return Loss(total)
+        return total

@@ -144,7 +144,8 @@ def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor
     For what is made without a graph because its gradient costs less by a formula, or is at hand.
     """
     # Adds exactly 0. No `torch.autograd.Function`, whose Python costs as much as all of a small penalty.
-    line = torch.stack([torch.dot(one.flatten(), slope.flatten()) for one, slope in zip(inputs, slopes, strict=True)]).sum()
+    pairs = [(_wide(one).flatten(), _wide(slope).flatten()) for one, slope in zip(inputs, slopes, strict=True)]
+    line = torch.stack([torch.dot(one, slope) for one, slope in pairs]).sum()
     return value + (line - line.detach())
 
 
