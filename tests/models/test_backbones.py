@@ -97,6 +97,43 @@ def test_published_networks_are_torchvisions(name: str, theirs: str, side: int, 
         assert torch.allclose(ours(x), their(x), rtol=0, atol=1e-4) and float(ours(x).abs().max()) > 0.1
 
 
+@pytest.mark.parametrize(
+    ("name", "count"), [("resnet18", 11_689_512), ("resnet50", 25_557_032), ("resnet101", 44_549_160), ("vit-b-16", 86_567_656)]
+)
+def test_parameters_are_as_many_as_published(name: str, count: int) -> None:
+    """With 1000 classes and 3 channels; a batch norm of c channels has 2c, a layer of n inputs and k outputs n k + k.
+
+    resnet18: stem 64 x 3 x 49 + 128 = 9,536; layer1 of four 3x3 convolutions, 4 (64 x 64 x 9 + 128) = 147,968; layer2, the first of
+    stride 2 beside a 1x1 shortcut, 64 x 128 x 9 + 3 x 128 x 128 x 9 + 64 x 128 + 5 x 256 = 525,568; layer3 2,099,712 and layer4
+    8,393,728 alike; head 512 x 1000 + 1000 = 513,000.
+    resnet50: a bottleneck of width w on c channels has c w + 9 w w + 4 w w + 2 (w + w + 4 w), so that layer3's later ones have
+    262,144 + 589,824 + 262,144 + 3,072 = 1,117,184 each; 9,536 + 215,808 + 1,219,584 + 7,098,368 + 14,964,736 + 2,049,000.
+    resnet101: 17 more of those of layer3, 25,557,032 + 17 x 1,117,184.
+    vit-b-16: patches 16 x 16 x 3 x 768 + 768 = 590,592; class token 768; positions 197 x 768 = 151,296; 12 blocks of 7,087,872:
+    two norms of 1,536, query, key and value 768 x 2304 + 2304, output 768 x 768 + 768, and 2 x 768 x 3072 + 3072 + 768; a norm
+    of 1,536; head 769,000.
+    """
+    with torch.device("meta"):
+        model = build_model(name, {}, (3, 224, 224), 1000, 0)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"), [("resnet18", 18), ("resnet50", 50), pytest.param("resnet101", 101, marks=pytest.mark.slow)]
+)
+def test_depths_and_maps_are_those_of_the_paper(name: str, depth: int) -> None:
+    """He et al. 2016, table 1: layers with weights but for shortcuts; maps of 56, 28, 14 and 7 from pictures of 224."""
+    with torch.device("meta"):
+        model = build_model(name, {}, (3, 224, 224), 10, 0)
+        layers = [part for part, module in model.named_modules() if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
+        assert sum("downsample" not in layer for layer in layers) == depth
+        taps = model.eval().taps(torch.zeros(1, 3, 224, 224), model.stages)
+    stem = model.conv1
+    assert (stem.out_channels, stem.kernel_size, stem.stride) == (64, (7, 7), (2, 2))
+    assert [taps[f"layer{i}"].shape[2] for i in range(1, 5)] == [56, 28, 14, 7]
+    assert [taps[f"layer{i}"].shape[1] for i in range(1, 5)] == [model.width // 8, model.width // 4, model.width // 2, model.width]
+
+
 @pytest.mark.slow
 def test_vit_b_16_sees_inputs_resized_to_224() -> None:
     model = build_model("vit-b-16", {}, (3, 32, 48), 2, 0).eval()
@@ -154,6 +191,8 @@ def test_narrow_resnet_has_its_widths_and_torchvisions_names(stride: int) -> Non
 def test_perceptron_is_four_times_256() -> None:
     shapes = [tuple(p.shape) for p in build_model("mlp", {}, (3, 8, 8), 2, 0).parameters() if p.ndim == 2]
     assert shapes == [(256, 192), (256, 256), (256, 256), (256, 256), (2, 256)]
+    # 192 x 256 + 256, three times 256 x 256 + 256, 256 x 2 + 2.
+    assert sum(p.numel() for p in build_model("mlp", {}, (3, 8, 8), 2, 0).parameters()) == 49_408 + 3 * 65_792 + 514
 
 
 def test_bad_input_is_one_sentence() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import torch
 from safetensors.torch import save_file
 from tests.training.world import DATA, split
 
+from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.core.types import file_hash
 from crosswind.methods.erm import ERM
 from crosswind.models import pretrained
 from crosswind.models.build import build_model
 from crosswind.models.pretrained import Normalise, torchvision_weights
+from crosswind.studies.store import Store
 from crosswind.training.loop import fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
@@ -129,6 +132,46 @@ def test_weights_by_name_without_a_network_are_one_sentence(
     assert "\n" not in text and text.endswith("or name a safetensors file")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "theirs", "side"),
+    [("resnet18", "resnet18", 64), ("resnet50", "resnet50", 64), ("resnet101", "resnet101", 64), ("vit-b-16", "vit_b_16", 48)],
+)
+def test_a_published_file_gives_torchvisions_logits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, theirs: str, side: int
+) -> None:
+    """torchvision's own class with random weights, saved as torchvision saves it, in the cache under a name with its hash.
+
+    Both see a picture by ImageNet's means, torchvision's through its own transforms; the transformer's is resized to 224.
+    """
+    from torchvision.models import get_model, get_model_weights
+    from torchvision.transforms.v2 import functional as tv
+
+    torch.manual_seed(3)
+    their = get_model(theirs, weights=None).eval()
+    with torch.no_grad():
+        for key, value in their.state_dict().items():
+            if "running_var" in key:
+                value.uniform_(0.5, 1.5)
+            elif key.endswith("head.weight"):  # a transformer's begins at 0, where nothing would be compared
+                value.normal_(std=0.1)
+    (tmp_path / "checkpoints").mkdir()
+    torch.save(their.state_dict(), tmp_path / "made")
+    file = f"{theirs}-{file_hash(tmp_path / 'made')[:8]}.pth"
+    (tmp_path / "made").rename(tmp_path / "checkpoints" / file)
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(get_model_weights(theirs)["IMAGENET1K_V1"].value, "url", f"https://example.org/{file}")
+    x = torch.rand(2, 3, side, side)
+    ours = built("IMAGENET1K_V1", name, 1000, (3, side, side)).eval()
+    seen = tv.resize(x, [224, 224], antialias=True) if name == "vit-b-16" else x
+    with torch.inference_mode():
+        expected = their(tv.normalize(seen, list(pretrained.IMAGENET_MEAN), list(pretrained.IMAGENET_SD)))
+        found = ours(x * 2 - 1)
+        assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+        tuned = built("IMAGENET1K_V1", name, 7, (3, side, side)).eval()
+        assert torch.equal(tuned.features(x), ours.features(x)) and tuned(x).shape == (2, 7)
+
+
 def test_weights_by_name_see_imagenets_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Value 0.5 in red is 0 in (-1, 1), and (0.5 - 0.485) / 0.229 = 0.0655 as torchvision's weights were trained."""
     found = Normalise()(torch.zeros(1, 3, 1, 1)).flatten().tolist()
@@ -151,3 +194,38 @@ def test_training_starts_from_the_file_and_not_from_random_weights(tmp_path: Pat
     found = fit(ERM(), split(), {"tiny": DATA}, spec, TrainingSettings(steps=0, evaluation_batch=32), 0)  # type: ignore[arg-type]
     kept = found.weights("last")
     assert all(torch.equal(kept[f"model.{key}"], value) for key, value in model.items())
+
+
+STUDY: dict[str, Any] = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2, "validation": 0.15}}},
+    "shifts": {"SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "sizes": {"equal": {"total": 100}},
+    "models": {
+        "random": {"model": "vit-tiny", "depth": 1},
+        "given": {"model": "vit-tiny", "depth": 1, "weights": "start.safetensors"},
+    },
+    "methods": ["erm"],
+    "training": {"steps": 3, "batch": 32, "validate_every": 3},
+    "seeds": 1,
+}
+
+
+@pytest.mark.slow
+def test_a_study_tunes_from_a_file_and_another_file_is_another_run(tmp_path: Path) -> None:
+    """Weights of 7 classes for 10, beside the study. Where the file changes its run is done anew; the other's stays."""
+    study, out, found = tmp_path / "tune.yaml", tmp_path / "out", []
+    study.write_text(json.dumps(STUDY), encoding="utf-8")
+    for seed in (7, 8):
+        start = build_model("vit-tiny", {"depth": 1}, SHAPE, 7, seed).state_dict()
+        save_file({key: value.contiguous() for key, value in start.items()}, str(tmp_path / "start.safetensors"))
+        assert _status(["run", str(study), "--out", str(out), "--workers", "1"]) == 0
+        with Store.open(out) as store:
+            assert {run["status"] for run in store.runs("tune")} == {"finished"} and len(store.runs("tune")) == 2
+            assert store.counts()["finished"] == 2 + len(found)
+            rows = [row for row in store.results("tune", groups=False) if row["set"] == "test"]
+        found.append({row["model"]: (row["key"], row["metrics"]["nll"]) for row in rows})
+    before, after = found
+    assert before["random"] == after["random"]
+    assert (
+        len({before["random"], before["given"], after["given"]}) == 3 == len({nll for _, nll in (*before.values(), after["given"])})
+    )
