@@ -18,7 +18,6 @@ OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining")
 """Subjects that are no method."""
 MISSING = (
     *(
-        "autoaugment",
         "bn-adapt",
         "causirl-coral",
         "causirl-mmd",
