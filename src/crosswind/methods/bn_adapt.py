@@ -113,9 +113,10 @@ class Moments:
 
     def add(self, x: Tensor) -> None:
         """Count a batch [n, c, ...], and normalise it by the mixture of source and its own statistics."""
-        values = x.transpose(0, 1).flatten(1).double()
-        count, mean = values.shape[1], values.mean(1)
-        squares = (values - mean[:, None]).square().sum(1)
+        # A view in channels-last memory. A batch may be summed in single precision: by trees, and from the middle of the values.
+        values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1).flatten(0, -2)
+        count, middle = values.shape[0], values.mean(0)
+        squares, mean = (values - middle).square_().sum(0).double(), middle.double()
         self._put(count, mean, squares)
         apart, whole = mean - self.mean, self.count + count  # Chan, Golub and LeVeque 1983
         self.mean = self.mean + apart * (count / whole)
