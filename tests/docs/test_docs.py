@@ -158,7 +158,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 # Half a minute each: they train whole studies and draw their pages.
-LONG = ("README.md", "getting-started.md")
+LONG = ("README.md", "getting-started.md", "pretrained.md")
 SHOWING = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
 
 
