@@ -99,7 +99,7 @@ class Ledger:
         """Record the result of a run and move its files from `staged` to their place, both or neither.
 
         `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`, `metrics`), `cost`, `warnings`,
-        `versions`. False, and nothing done, when the run is no longer this driver's.
+        `versions`, and the `reason` of one that diverged. False, and nothing done, when the run is no longer this driver's.
         """
         from crosswind.studies.database import now, scores, text
 
@@ -116,7 +116,8 @@ class Ledger:
         values = {name: plain_json(result.get(name, empty)) for name, empty in (("cost", {}), ("warnings", []), ("versions", {}))}
         values |= {"status": result["status"], "worker": worker}
         with self.store.transaction() as connection:
-            done = self._mine(key).values(reason=None, detail=None, finished=now(connection), seconds=seconds, **values)
+            reason = text(one_line(str(result["reason"]))) if result.get("reason") else None
+            done = self._mine(key).values(reason=reason, detail=None, finished=now(connection), seconds=seconds, **values)
             if connection.execute(done).rowcount != 1:
                 return False
             connection.execute(scores.delete().where(scores.c.key == key))

@@ -39,8 +39,8 @@ def execute(
     `bases`: the artifact folders of the runs that it starts from, by key; at most one. `profile`: a trace of a few of its steps
     goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
 
-    Returns plain values: status, scores (one entry a selection rule and set), cost, warnings, versions, and `profile` where one was
-    asked for: `path` of the trace, or None and the `trouble` in one sentence.
+    Returns plain values: status, the reason where it diverged, scores (one entry a selection rule and set), cost, warnings,
+    versions, and `profile` where one was asked for: `path` of the trace, or None and the `trouble` in one sentence.
     """
     from crosswind.training.metering import Meter
 
@@ -92,8 +92,11 @@ def execute(
     if spec["keep"] != "none":
         _write_weights(folder, trajectory, wanted if spec["keep"] == "selected" else list(trajectory.selections))
     told = {} if traced is None or profile is None else {"profile": _write_profile(profile, traced)}
+    # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
+    why = {} if trajectory.status == "finished" else {"reason": f"a loss was not finite by step {trajectory.history[-1]['step']}"}
     return {
         "status": trajectory.status,
+        **why,
         "scores": entries,
         "cost": {**trajectory.cost, **meter.cost()},
         "warnings": [*split.report.get("warnings", []), *trajectory.warnings],
