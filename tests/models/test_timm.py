@@ -84,7 +84,7 @@ def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
 
 @slow
 def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
-    """One picture of each of every fourth class, resized to 224: 0.80 of all 1,000 were right, 0.74 is two errors of 250 less."""
+    """A picture of every fourth class, resized to 224: 212 of 250 are right, as of all 1,000 pictures 799 are."""
     from PIL import Image
 
     with np.load(real_data("imagenet_1000x160_jpeg.npz")) as held:
@@ -101,7 +101,7 @@ def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
             x = torch.from_numpy(np.stack([np.asarray(one) for one in pictures[start : start + 25]])).permute(0, 3, 1, 2)
             found = model(x.float() / 127.5 - 1).argmax(1).numpy()
             right += int((found == labels[list(chosen)[start : start + 25]]).sum())
-    assert right / len(pictures) >= 0.74
+    assert abs(right - 212) <= 2  # another machine rounds otherwise
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
