@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,20 @@ def test_each_part_can_be_alone() -> None:
     for scale, jitter in ((1.0, 0.4), (0.08, 0.0)):
         (view,) = ImageNet(scale=scale, jitter=jitter, flip=0.0).views()
         assert view is not None and float((view(x, KEYS).float() - x.float()).abs().mean()) > 3
+
+
+def test_hue_is_left_as_it_is_where_colours_are_changed() -> None:
+    """Hue is an attribute here, and not jittered. Even pictures of 40 hues of middle brightness, so that no level is cut."""
+    colours = [colorsys.hsv_to_rgb(place / 40, 0.4, 0.5) for place in range(40)]
+    x = (torch.tensor(colours) * 255).round().to(torch.uint8)[:, :, None, None].expand(40, 3, 16, 16)
+    (view,) = ImageNet().views()
+    assert view is not None
+    seen = view(x.contiguous(), KEYS)[:, :, 8, 8].double() / 255
+    found = [colorsys.rgb_to_hsv(*colour) for colour in seen.tolist()]
+    apart = [(hue - place / 40 + 0.5) % 1 - 0.5 for place, (hue, _, _) in enumerate(found)]
+    assert max(map(abs, apart)) < 0.03  # levels are whole numbers
+    for place, value in ((1, 0.4), (2, 0.5)):
+        assert np.std([colour[place] - value for colour in found]) > 0.03  # what is jittered
 
 
 def test_every_row_is_changed_anew_at_every_visit() -> None:
