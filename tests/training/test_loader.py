@@ -83,6 +83,8 @@ def test_balanced_gives_groups_equal_mass_and_keeps_the_proportions_inside() -> 
     assert row_weights(np.array([0.2, 0.1, 0.1, 0.6]), group, "balanced") == pytest.approx([1 / 4, 1 / 8, 1 / 8, 1 / 2])
     assert row_weights(np.full(4, 0.25), group, "epoch") is None
     assert row_weights(np.full(4, 0.25), np.array([0, 0, 3, 3]), "balanced") is None  # even already: permutations
+    # A group that the study's sampler leaves out (reweight, outside the test law) stays out.
+    assert row_weights(np.array([0.5, 0.5, 0.0, 0.0]), np.array([0, 1, 2, 2]), "balanced") == pytest.approx([0.5, 0.5, 0, 0])
 
 
 def test_copies_stand_in_every_epoch() -> None:

@@ -98,8 +98,9 @@ def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: 
     """
     weight = np.asarray(weight, dtype=np.float64)
     if sampler == "balanced":
-        mass = np.bincount(group, weights=weight)
-        weight = weight / mass[group]
+        mass = np.bincount(group, weights=weight)[group]
+        # A group that the study's sampler never draws has none: its rows keep 0.
+        weight = np.divide(weight, mass, out=np.zeros(len(weight)), where=mass > 0)
     if np.allclose(weight, weight[0], rtol=1e-9, atol=0.0):
         return None
     return weight / weight.sum()
