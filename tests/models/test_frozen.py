@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from tests.training.world import DATA, split
 from torch import nn
 
 from crosswind.core.errors import InputError
+from crosswind.methods.erm import ERM
+from crosswind.methods.groupdro import GroupDRO
+from crosswind.methods.sagnet import SagNet
 from crosswind.models.build import Model, build_model
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
+from crosswind.training.loop import fit
+from crosswind.training.settings import ModelSpec, TrainingSettings
 
 SHAPE = (3, 32, 32)
 
@@ -62,6 +68,21 @@ def test_training_then_normalises_as_evaluation_does(weights: str) -> None:
         assert not torch.allclose(loose.train()(x), trained)
         # As a part of another network, which is how some methods hold it.
         assert not nn.Sequential(model).train()[0].bn1.training
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [ERM(), SagNet(), GroupDRO()], ids=lambda method: method.registered_name)
+def test_the_loop_trains_around_frozen_statistics(weights: str, method: Any) -> None:
+    """What a run keeps has the statistics of the file in every network that began from it, and other weights."""
+    spec = ModelSpec("resnet18", {"weights": weights, "stem": "small", "freeze_batch_norm": True})
+    theirs = load_file(weights)
+    theirs["conv1.weight"] = torch.zeros(64, 3, 3, 3)
+    save_file(theirs, weights)
+    settings = TrainingSettings(steps=2, batch=16, validate_every=1, evaluation_batch=32)
+    kept = fit(method, split(), {"tiny": DATA}, spec, settings, 0).weights("last")  # type: ignore[arg-type]
+    found = [key for key in kept if key.startswith("model.") and "running" in key]
+    assert len(found) == 40 and all(torch.equal(kept[key], theirs[key.removeprefix("model.")]) for key in found)
+    assert not torch.equal(kept["model.bn1.bias"], theirs["bn1.bias"])
 
 
 def test_random_weights_are_never_frozen(weights: str) -> None:
