@@ -6,6 +6,7 @@ same rows from Python, which has no plan. Whoever is neither refused nor told of
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -332,6 +333,29 @@ def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None
     else:
         plain = reference(name, item.limit.equals, item.needs.sampler, wants_norm(item))
         assert apart(found, plain) > 1e-6, "silently another method"
+
+
+ALSO = [
+    (name, dict(zip(place, values, strict=True)))
+    for name, item in FACTS.items()
+    for place in (item.limit.also if item.limit else ())
+    for values in itertools.product(*place.values())
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "settings"), ALSO, ids=[f"{name}-{'-'.join(map(str, at.values()))}" for name, at in ALSO])
+def test_where_a_plan_says_that_a_method_is_another_one_it_is(method: str, settings: dict[str, Any]) -> None:
+    """Places of a limit beside the one that the contract's twin looks at; one step beyond them is another network."""
+    item = FACTS[method]
+    assert item.needs is not None and item.limit is not None and len(ALSO) >= 14
+    plain = reference("its limit", item.limit.equals, item.needs.sampler, wants_norm(item))
+    split, data, model, training = drawn("its limit", wants_norm(item))
+    made: Method = load("methods", method)(**settings)
+    assert apart(fit(made, split, data, model, training, 0), plain) < 1e-10
+    if "magnitude" in settings:
+        beyond: Method = load("methods", method)(**{**settings, "magnitude": 9})
+        assert apart(fit(beyond, split, data, model, training, 0), plain) > 1e-6
 
 
 @pytest.mark.parametrize("method", [name for name, item in FACTS.items() if item.needs and item.needs.channels])

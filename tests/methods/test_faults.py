@@ -182,6 +182,17 @@ def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> Non
     assert not torch.equal(other["fc.weight"], found["model.fc.weight"])
 
 
+@pytest.mark.slow
+@EVERY
+def test_a_run_that_diverges_is_scored_and_does_not_fail(name: str) -> None:
+    """At an absurd learning rate, with the first network diverged too where there is one."""
+    found = run(method_of(name), model="small-cnn", steps=6, validate_every=3, lr=1e30)
+    assert found.status == "diverged" and len(found.predictions["last"]["test"]) == 45
+    assert found.history[-1]["train"]["loss"] is None or not np.isfinite(found.history[-1]["train"]["loss"])
+    if name in BASED:
+        assert any("the first network diverged" in text for text in found.warnings)
+
+
 # -- small groups -----------------------------------------------------------------------------------------------------------
 
 PATTERNS = {
