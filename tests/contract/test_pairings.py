@@ -104,6 +104,11 @@ PAIRINGS: dict[str, Pairing] = {
         told=even,
         words="aligning them erases the label",
     ),
+    "environments of which one attribute is the class": Pairing(
+        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]},
+        told=even,
+        words="aligning them erases the label",
+    ),
     "groups that are classes": Pairing(
         {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["size"], "groups": ["ink"]},
         told=lambda needs: needs.groups,

@@ -33,6 +33,7 @@ class Rows:
     group_names: tuple[str, ...] = GROUPS
     environment_names: tuple[str, ...] = ("red", "blue")
     visit_step: tuple[int, int] = (0, 0)
+    environment_sizes: tuple[int, ...] = (2,)
 
 
 @dataclass(frozen=True)

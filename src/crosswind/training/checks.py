@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -79,7 +80,7 @@ def run_doubts(
 
 def _pairing(method: Method, split: Split, info: Info) -> Pairing:
     rows = split.train
-    environments = None if rows.environment is None else _table(rows, rows.environment, rows.visit_step[1], info.n_classes)
+    tied = rows.environment is not None and environments_are_classes(*_tables(rows, rows.environment, info.n_classes))
     groups = _table(rows, rows.group, rows.visit_step[0], info.n_classes)
     return Pairing(
         needs=method.needs,
@@ -89,10 +90,23 @@ def _pairing(method: Method, split: Split, info: Info) -> Pairing:
         rows=info.n_rows,
         environment_rows=info.environment_counts,
         group_rows=info.group_counts,
-        environments_tied=environments is not None and environments_are_classes(environments),
+        environments_tied=tied,
         groups_tied=bool(((groups > 0).sum(axis=1) <= 1).all()),
         sampler=_sampler(rows),
     )
+
+
+def _tables(rows: RowSet, environment: NDArray[np.int64], n_classes: int) -> list[NDArray[np.float64]]:
+    """Rows of every class and environment, and of every class and value of each attribute that makes environments."""
+    whole = _table(rows, environment, rows.visit_step[1], n_classes)
+    sizes = rows.environment_sizes
+    if len(sizes) < 2:
+        return [whole]
+    cells = np.zeros((n_classes, math.prod(sizes)))
+    cells[:, : whole.shape[1]] = whole
+    cells = cells.reshape(n_classes, *sizes)
+    axes = range(1, len(sizes) + 1)
+    return [whole, *(cells.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes)]
 
 
 def _table(rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int) -> NDArray[np.float64]:

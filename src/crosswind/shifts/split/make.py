@@ -267,6 +267,7 @@ class _Study:
             environments.names,
             law,
             step,
+            environments.sizes,
         )
 
     def test_set(self, part: Part) -> RowSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -22,13 +23,15 @@ __all__ = ["Grouping", "default_attributes", "grouping", "sampling_weights"]
 class Grouping:
     """The cells of some attributes, with the classes of a label or without.
 
-    `of_cell` int64 [cells]: the number of each cell by its attributes; `size`: how many there are; the group of class y is y x
-    size + number. `names`: of all groups, class after class; of all environments where there are no classes.
+    `of_cell` int64 [cells]: the number of each cell by its attributes; `size`: how many there are, the product of `sizes`, the
+    numbers of values of the attributes, of which the last one runs fastest; the group of class y is y x size + number. `names`: of
+    all groups, class after class; of all environments where there are no classes.
     """
 
     of_cell: NDArray[np.int64]
     size: int
     names: tuple[str, ...]
+    sizes: tuple[int, ...]
 
 
 def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, field: str) -> Grouping:
@@ -40,7 +43,6 @@ def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, f
         axes.append(cells.names.index(name))
     number = np.zeros((1,) * len(cells.shape), dtype=np.int64)
     names = [""] if label is None else [f"{label.name}={value}" for value in label.values]
-    size = 1
     for axis in axes:
         attribute = cells.axes[axis]
         number = number * len(attribute.values) + cells.along([axis], np.arange(len(attribute.values)))
@@ -49,8 +51,9 @@ def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, f
             for before in names
             for value in attribute.values
         ]
-        size *= len(attribute.values)
-    return Grouping(np.broadcast_to(number, cells.shape).ravel(), size, tuple(name or "all" for name in names))
+    sizes = tuple(len(cells.axes[axis].values) for axis in axes)
+    of_cell = np.broadcast_to(number, cells.shape).ravel()
+    return Grouping(of_cell, math.prod(sizes), tuple(name or "all" for name in names), sizes)
 
 
 def default_attributes(cells: Cells, form: NormalForm, shifted: Sequence[str]) -> tuple[str, ...]:
