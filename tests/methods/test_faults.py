@@ -7,7 +7,6 @@ test is in that method's file; what must be refused or told of is in `tests/cont
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -248,40 +247,24 @@ STUDY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Any]]:
-    """What the store says of the runs of a study of all methods at their defaults, and the plan."""
-    plan = make_plan(study_from({**STUDY, "methods": list(FACTS)}, name="faults"))
-    out: Path = tmp_path_factory.mktemp("faults")
-    with Store.open(out, create=True) as store:
-        store.add_plan("faults", {}, plan.study.model_dump(), plan.runs)
-        found = {}
-        for row in store.runs("faults"):
-            if row["labels"].get("role") != "base" and row["labels"]["shift"] == "none":
-                found[row["labels"]["method"]] = store.run(row["key"])["spec"]
-    yield found, plan
-
-
-@EVERY
-def test_every_setting_is_stored_with_the_run(name: str, stored: tuple[dict[str, Any], Any]) -> None:
-    """Fault 8: a default that changes later does not change what a stored run says of itself."""
+def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_path: Path) -> None:
+    """Faults 8 and 9: a default that changes later does not change what a stored run says of itself; and the kind of shift is not
+    mixed up with the number of rows unless that is asked for."""
     from crosswind.core.knobs import knobs_of
     from crosswind.training.settings import TrainingSettings
 
-    spec = stored[0][name]
-    assert spec["method"] == {
-        "name": name,
-        "version": FACTS[name].version,
-        "knobs": {item.name: item.default for item in FACTS[name].knobs},
-    }
-    assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
-    assert spec["model"]["name"] == "small-cnn" and spec["split"]["environments"] == ["ink", "size"]
-
-
-def test_shifts_have_equal_sizes_unless_others_are_asked_for(stored: tuple[dict[str, Any], Any]) -> None:
-    """Fault 9: the kind of shift is not mixed up with the number of rows."""
-    assert len(stored[0]) == len(FACTS)
-    sizes = {draw.shift: draw.train_rows for draw in stored[1].draws}
+    plan = make_plan(study_from({**STUDY, "methods": list(FACTS)}, name="faults"))
+    with Store.open(tmp_path, create=True) as store:
+        store.add_plan("faults", {}, plan.study.model_dump(), plan.runs)
+        rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none" and "role" not in row["labels"]]
+        found = {row["labels"]["method"]: store.run(row["key"])["spec"] for row in rows}
+    assert set(found) == set(FACTS)
+    for name, spec in found.items():
+        knobs = {item.name: item.default for item in FACTS[name].knobs}
+        assert spec["method"] == {"name": name, "version": FACTS[name].version, "knobs": knobs}
+        assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
+        assert spec["model"]["name"] == "small-cnn" and spec["split"]["environments"] == ["ink", "size"]
+    sizes = {draw.shift: draw.train_rows for draw in plan.draws}
     assert set(sizes) == {"none", "SC", "UDS", "both"} and len(set(sizes.values())) == 1
     own = make_plan(study_from({**STUDY, "sizes": {"all": "all"}, "methods": ["erm"]}, name="faults"))
     assert len({draw.train_rows for draw in own.draws}) == 4
