@@ -13,7 +13,8 @@ from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.methods.base import Batch, Examples, Stage
 from crosswind.methods.erm import ERM
 from crosswind.training.identity import info_of
-from crosswind.training.loader import Order, TrainingRows, normalised, row_weights
+from crosswind.training.loader import TrainingRows, normalised
+from crosswind.training.orders import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 
 
@@ -173,6 +174,95 @@ def test_values_drawn_at_visits_move_the_group() -> None:
     assert [count > 0 for count in counts] == [True, False, True] * 4
     run_found = run(ERM(), replace(sets, train=rows, evaluation={}, validation={}), data=data, steps=2)
     assert run_found.status == "finished"
+
+
+def visited(sampler: str, batch: int, *, dark: float = 0.0, weight: np.ndarray | None = None, seed: int = 0) -> TrainingRows:
+    """60 rows, clean at nine visits in ten and else much, the dark ones much at `dark` more; environments are of tint and noise."""
+    base = split().train
+    much = 0.1 + dark * (base.label == 0)
+    rows = replace(
+        base,
+        visit_law=np.stack([1 - much, 0 * much, much], 1),
+        visit_step=(1, 1),
+        group=base.group * 3,
+        environment=base.environment * 3,
+        weight=base.weight if weight is None else weight,
+        group_names=tuple(map(str, range(12))),
+        environment_names=tuple(map(str, range(6))),
+    )
+    return TrainingRows(rows, noisy("per-visit"), TrainingSettings(batch=batch), seed, sampler)  # type: ignore[arg-type]
+
+
+def shown(batch: Batch) -> torch.Tensor:
+    """Which rows of a batch have noise in their pixels."""
+    clean = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
+    return (batch.x - clean).abs().amax((1, 2, 3)) > 1e-5
+
+
+@pytest.mark.parametrize(("batch", "shares"), [(16, [4, 4, 4, 4]), (18, [5, 5, 4, 4]), (4, [1, 1, 1, 1])])
+def test_every_batch_holds_equal_shares_of_the_environments_that_values_make(batch: int, shares: list[int]) -> None:
+    """Two tints, each clean (code 0) or much (2); the middle value is never drawn. Nine rows in ten would be clean."""
+    made = visited("per-environment", batch)
+    for step in range(12):
+        found = made.batch(step, 12)
+        assert found.environment is not None
+        assert np.bincount(found.environment, minlength=6).tolist() == [shares[0], 0, shares[1], shares[2], 0, shares[3]]
+        assert torch.equal(found.environment // 3, found.ids // 2 % 2) and torch.equal(found.environment % 3, found.group % 3)
+        assert torch.equal(shown(found), found.environment % 3 == 2)
+
+
+def test_an_environment_is_drawn_by_how_likely_its_value_is_for_each_row() -> None:
+    """Dark rows are much at 3 visits in 10 and bright ones at 1: three in four of the much are dark, 7 in 16 of the clean.
+
+    4,000 rows of each tint and value: three standard deviations are 3 sqrt(1/4 / 4000) = 0.024 at most.
+    """
+    batch = visited("per-environment", 16_000, dark=0.2).batch(0, 1)
+    assert batch.environment is not None
+    for code, share in {0: 7 / 16, 2: 3 / 4, 3: 7 / 16, 5: 3 / 4}.items():
+        assert abs((batch.y[batch.environment == code] == 0).double().mean().item() - share) < 0.024
+
+
+def test_groups_that_values_make_are_drawn_evenly() -> None:
+    """Eight groups of class, tint and noise; without the values four of them would be nine tenths of what is seen."""
+    for dark in (0.0, 0.2):
+        batch = visited("balanced", 16_000, dark=dark).batch(0, 1)
+        share = torch.bincount(batch.group, minlength=12).view(4, 3).double() / 16_000
+        assert (share[:, [0, 2]] - 1 / 8).abs().max() < 0.01 and share[:, 1].sum() == 0  # 3 sqrt(1/8 7/8 / 16000) = 0.008
+        assert torch.equal(shown(replace(batch, x=batch.x[:60], ids=batch.ids[:60])), batch.group[:60] % 3 == 2)
+
+
+def test_even_groups_of_rows_and_values_by_hand() -> None:
+    """Groups 0 and 1 by value: of masses 3/4 and 1/4; a row's weight is what both take of it, its law how they share it."""
+    weight, law = even_groups(np.array([0.5, 0.5]), np.array([0, 0]), np.array([[1.0, 0.0], [0.5, 0.5]]), 1)
+    assert weight == pytest.approx([2 / 3, 4 / 3]) and law == pytest.approx(np.array([[1, 0], [1 / 4, 3 / 4]]))
+    weight, law = even_groups(np.array([1.0, 0.0]), np.array([0, 2]), np.array([[0.2, 0.8], [0.7, 0.3]]), 1)
+    assert weight == pytest.approx([2, 0]) and law == pytest.approx(np.array([[0.5, 0.5], [0.7, 0.3]]))
+
+
+def test_the_weights_of_the_study_hold_within_each_environment_and_group() -> None:
+    """Some rows never come, and some twice as often as the others: so it stays under every value."""
+    weight = np.select([np.arange(60) < 32, np.arange(60) < 44], [0.0, 1.0], 2.0)
+    for sampler in ("per-environment", "balanced"):
+        batch = visited(sampler, 8_000, weight=weight / weight.sum()).batch(0, 1)
+        assert int(batch.ids.min()) == 32
+        for value in (0, 2):
+            share = (batch.ids[batch.group % 3 == value] >= 44).double().mean().item()
+            assert abs(share - 32 / 44) < 0.03  # 12 rows once, 16 twice; 3 sqrt(0.73 0.27 / 4000) = 0.021
+
+
+def test_environments_that_values_make_are_the_same_from_any_step_and_no_visit_repeats() -> None:
+    one, two = visited("per-environment", 16, dark=0.2), visited("per-environment", 16, dark=0.2)
+    forward = [one.batch(step, 40) for step in range(40)]
+    for batch in forward[::-1][:5]:
+        again = two.batch(batch.step, 40)
+        assert torch.equal(again.x, batch.x) and torch.equal(again.ids, batch.ids) and torch.equal(again.group, batch.group)
+    assert forward[30].epoch == 30 * 16 // 60  # a row in two orders is one row
+    # Orders that are permutations give each row to both of its environments at their first visits: its noise is another one.
+    stamp, even = Stamp(), visited("per-environment", 16)
+    even._views = (stamp,)
+    ids = torch.cat([even.batch(step, 40).ids for step in range(20)])
+    keys = np.concatenate([found for _, found in stamp.seen])
+    assert len(set(keys)) == len(keys) == 320 and len(set(ids.tolist())) == 60
 
 
 def _by_row(batch: Batch) -> torch.Tensor:

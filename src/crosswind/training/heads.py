@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.seeds import torch_seed
-from crosswind.training.loader import Order
 from crosswind.training.memory import keep_freed_memory
+from crosswind.training.orders import Order
 from crosswind.training.stack_optimiser import StackOptimiser
 from crosswind.training.stacked import Inputs, Stack
 

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.errors import DataError
-from crosswind.core.seeds import seed_of, stream
+from crosswind.core.seeds import seed_of
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Examples, Stage
+from crosswind.training.orders import Order, even_groups, row_weights
 from crosswind.training.pixels import Pixels
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.layout import on_device
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
     from crosswind.transforms.base import Transform
 
-__all__ = ["EvaluationRows", "Order", "TrainingRows", "normalised", "row_weights"]
+__all__ = ["EvaluationRows", "TrainingRows", "normalised"]
 
 AHEAD = 2
 """Batches that are read before they are needed, where pixels are not held in memory."""
@@ -45,65 +46,6 @@ def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
     if x.ndim != 4:
         return x
     return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
-
-
-class Order:
-    """The members of a set in an endless order: one block after another, each a permutation or as many weighted draws.
-
-    `members` int64 [m], repeats allowed. `weights` float64 [m]: probabilities of draws with replacement; None: permutations. Blocks
-    are drawn from `stream(seed, *names, block)`.
-    """
-
-    def __init__(self, members: NDArray[np.int64], weights: NDArray[np.float64] | None, seed: int, *names: object) -> None:
-        self.members, self._seed, self._names = members, seed, names
-        self.size = len(members)
-        self._cumulated: NDArray[np.float64] | None = None
-        if weights is not None:
-            total = np.cumsum(weights)
-            self._cumulated = total / total[-1]
-        self._blocks: dict[int, NDArray[np.int64]] = {}
-
-    @property
-    def permuted(self) -> bool:
-        """Whether each block holds every member once."""
-        return self._cumulated is None
-
-    def take(self, start: int, count: int) -> NDArray[np.int64]:
-        """The members at places start, ..., start + count - 1 of the endless order."""
-        parts = []
-        end = start + count
-        while start < end:
-            number, offset = divmod(start, self.size)
-            part = self._block(number)[offset : offset + end - start]
-            parts.append(part)
-            start += len(part)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _block(self, number: int) -> NDArray[np.int64]:
-        if number not in self._blocks:
-            generator = stream(self._seed, *self._names, number)
-            if self._cumulated is None:
-                block = self.members[generator.permutation(self.size)]
-            else:
-                block = self.members[np.searchsorted(self._cumulated, generator.random(self.size), side="right")]
-            self._blocks = {key: kept for key, kept in self._blocks.items() if key == number - 1} | {number: block}
-        return self._blocks[number]
-
-
-def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: str) -> NDArray[np.float64] | None:
-    """The probabilities [n] with which rows are drawn, None where every row is as likely, so that epochs are permutations.
-
-    `weight`: the study's sampler. `sampler` `"balanced"` gives every group with rows the same mass and keeps the study's
-    proportions inside each group.
-    """
-    weight = np.asarray(weight, dtype=np.float64)
-    if sampler == "balanced":
-        mass = np.bincount(group, weights=weight)[group]
-        # A group that the study's sampler never draws has none: its rows keep 0.
-        weight = np.divide(weight, mass, out=np.zeros(len(weight)), where=mass > 0)
-    if np.allclose(weight, weight[0], rtol=1e-9, atol=0.0):
-        return None
-    return weight / weight.sum()
 
 
 class TrainingRows:
@@ -164,16 +106,29 @@ class TrainingRows:
         copies = np.ones(self.n, dtype=np.int64) if stage.copies is None else stage.copies.cpu().numpy().astype(np.int64)
         names = ("order", stage.name)
         all_rows = np.arange(len(parents))
+        self._law, self._codes = self._rows.visit_law, None
+        # A row that may carry several environments stands in several orders, and once in an epoch.
+        self._epoch = int(copies[parents].sum())
         if self._sampler == "per-environment" and self._rows.environment is not None:
-            environment = self._rows.environment[parents]
+            carried, law = self._carried(self._rows.environment)
+            self._codes = np.unique(carried[law > 0])
+            # How likely a visit of each row is to be one of the environment; its value is then the one that makes it so.
+            likely = [np.where(carried == code, law, 0.0).sum(axis=1) for code in self._codes]
             self._orders = [
-                self._order(all_rows[environment == code], weight, copies, parents, (*names, int(code)), "epoch")
-                for code in np.unique(environment)
+                self._order(all_rows[share[parents] > 0], weight * share, copies, parents, (*names, int(code)), "epoch")
+                for code, share in zip(self._codes, likely, strict=True)
             ]
         else:
             self._orders = [self._order(all_rows, weight, copies, parents, names, self._sampler)]
         share, rest = divmod(self._settings.batch, len(self._orders))
         self._shares = [share + (place < rest) for place in range(len(self._orders))]
+
+    def _carried(self, environment: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The environments that each row may carry, int64 [n, V], and how likely a visit shows each, float64 [n, V]."""
+        law, step = self._rows.visit_law, self._rows.visit_step[1]
+        if law is None or not step:
+            return environment[:, None], np.ones((self.n, 1))
+        return environment[:, None] + step * np.arange(law.shape[1]), law
 
     def _order(
         self,
@@ -188,7 +143,13 @@ class TrainingRows:
         kept = parents[members]
         if not weight[kept].sum() > 0:
             raise DataError("every training row has weight 0")
-        return Order(members, row_weights(weight[kept], self._rows.group[kept], sampler), self._seed, *names)
+        weight, group = weight[kept], self._rows.group[kept]
+        if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
+            # Groups are those of a row under a value: their shares are kept by the rows' weights and the laws of their values.
+            weight, law = even_groups(weight, group, self._law[kept], self._rows.visit_step[0])
+            self._law, sampler = self._law.copy(), "epoch"
+            self._law[kept] = law
+        return Order(members, row_weights(weight, group, sampler), self._seed, *names)
 
     def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch]; and the epoch of the first."""
@@ -199,8 +160,7 @@ class TrainingRows:
             places = np.arange(start, start + share)
             # A row may be drawn twice in one block of draws: its place in the order is then what tells its visits apart.
             visits.append(places // order.size if order.permuted and self._stage.copies is None else places)
-        epoch = step * self._settings.batch // sum(order.size for order in self._orders)
-        return np.concatenate(taken), np.concatenate(visits), epoch
+        return np.concatenate(taken), np.concatenate(visits), step * self._settings.batch // self._epoch
 
     def batch(self, step: int, length: int) -> Batch:
         """The batch of a step of the stage, which has `length` steps."""
@@ -208,7 +168,7 @@ class TrainingRows:
         parents = self._parents[members]
         where = on_device(parents, self._device)
         seed = seed_of(self._seed, "visits", self._stage.name)
-        values = self._values_at(parents, visits, seed)
+        values, visits = self._values_at(parents, visits, seed)
         x, *others = (
             self._with_extra(view, members)
             for view in self._views_of(self._read(step, parents, length), parents, visits, values, seed)
@@ -231,11 +191,23 @@ class TrainingRows:
             stage=self._stage.name,
         )
 
-    def _values_at(self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-        if self._rows.visit_law is not None:
-            return visit_values(self._rows.visit_law[rows], self._ids[rows], visits, seed)
-        assert self._values is not None
-        return self._values[rows]
+    def _values_at(
+        self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The value that each row of a batch is seen under, and the number of the visit that draws its noise; int64 [batch]."""
+        law, step = self._law, self._rows.visit_step[1]
+        if law is None:
+            assert self._values is not None
+            return self._values[rows], visits
+        if self._codes is None or not step:
+            return visit_values(law[rows], self._ids[rows], visits, seed), visits
+        # Equal shares of environments in every batch leave nothing to draw at the visit: the order that gives a row says which
+        # environment it stands for, and so under which value. Over many visits of an order rows come by their weight and the law's
+        # probability of that value, so within an environment rows and values are those that drawing at every visit would show.
+        # A row in the orders of several environments is seen by each of them: their visits are told apart, or its noise repeats.
+        assert self._rows.environment is not None
+        values = (np.repeat(self._codes, self._shares) - self._rows.environment[rows]) // step
+        return values, visits * law.shape[1] + values
 
     def _read(self, step: int, parents: NDArray[np.int64], length: int) -> Tensor:
         """The base images of a batch, uint8 [n, c, h, w]; where they have to be read, those of the next steps are begun too."""

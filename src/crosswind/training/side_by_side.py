@@ -16,7 +16,8 @@ from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Method
-from crosswind.training.loader import DTYPES, EvaluationRows, Order, TrainingRows, normalised, row_weights
+from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows, normalised
+from crosswind.training.orders import Order, row_weights
 from crosswind.training.settings import TrainingSettings
 from crosswind.training.stacked import Inputs, Stack
 

@@ -1,0 +1,84 @@
+"""In which order training rows come, and how likely each is: a function of the seed and of names, without a sampler's state."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import stream
+
+__all__ = ["Order", "even_groups", "row_weights"]
+
+
+class Order:
+    """The members of a set in an endless order: one block after another, each a permutation or as many weighted draws.
+
+    `members` int64 [m], repeats allowed. `weights` float64 [m]: probabilities of draws with replacement; None: permutations. Blocks
+    are drawn from `stream(seed, *names, block)`.
+    """
+
+    def __init__(self, members: NDArray[np.int64], weights: NDArray[np.float64] | None, seed: int, *names: object) -> None:
+        self.members, self._seed, self._names = members, seed, names
+        self.size = len(members)
+        self._cumulated: NDArray[np.float64] | None = None
+        if weights is not None:
+            total = np.cumsum(weights)
+            self._cumulated = total / total[-1]
+        self._blocks: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def permuted(self) -> bool:
+        """Whether each block holds every member once."""
+        return self._cumulated is None
+
+    def take(self, start: int, count: int) -> NDArray[np.int64]:
+        """The members at places start, ..., start + count - 1 of the endless order."""
+        parts = []
+        end = start + count
+        while start < end:
+            number, offset = divmod(start, self.size)
+            part = self._block(number)[offset : offset + end - start]
+            parts.append(part)
+            start += len(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _block(self, number: int) -> NDArray[np.int64]:
+        if number not in self._blocks:
+            generator = stream(self._seed, *self._names, number)
+            if self._cumulated is None:
+                block = self.members[generator.permutation(self.size)]
+            else:
+                block = self.members[np.searchsorted(self._cumulated, generator.random(self.size), side="right")]
+            self._blocks = {key: kept for key, kept in self._blocks.items() if key == number - 1} | {number: block}
+        return self._blocks[number]
+
+
+def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: str) -> NDArray[np.float64] | None:
+    """The probabilities [n] with which rows are drawn, None where every row is as likely, so that epochs are permutations.
+
+    `weight`: the study's sampler. `sampler` `"balanced"` gives every group with rows the same mass and keeps the study's
+    proportions inside each group.
+    """
+    weight = np.asarray(weight, dtype=np.float64)
+    if sampler == "balanced":
+        weight, _ = even_groups(weight, group, np.ones((len(weight), 1)))
+    if np.allclose(weight, weight[0], rtol=1e-9, atol=0.0):
+        return None
+    return weight / weight.sum()
+
+
+def even_groups(
+    weight: NDArray[np.float64], group: NDArray[np.int64], law: NDArray[np.float64], step: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights and laws under which every group has the same mass, each keeping its proportions: float64 [n] and [n, V].
+
+    `law` float64 [n, V]: the probabilities of the values that a row of weight `weight` [n] is seen under; row i under value v is of
+    group `group[i]` + `step` x v. A row without mass, as of a group that the study's sampler never draws, gets weight 0 and keeps
+    its law.
+    """
+    joint = weight[:, None] * law
+    place = group[:, None] + step * np.arange(law.shape[1])
+    mass = np.bincount(place.ravel(), weights=joint.ravel())[place]
+    joint = np.divide(joint, mass, out=np.zeros(joint.shape), where=mass > 0)
+    even: NDArray[np.float64] = joint.sum(axis=1)
+    return even, np.divide(joint, even[:, None], out=law.copy(), where=even[:, None] > 0)
