@@ -1,0 +1,196 @@
+"""The arithmetic that each method's definition demands of a training step, beside ERM's, by the plainest way of writing it.
+
+`demand` counts the products (matrix products, convolutions with their padding) of a step's forward and backward passes by torch's
+own formulas (torch.utils.flop_counter). The passes are written from the method's docstring with torch's own layers, on the `meta`
+device: nothing is computed. Sums, norms, activations, restyling and optimisers are no products and count nothing, so what a method
+spends on them shows as time over the demand. `PLAIN` has one entry for each registered method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from crosswind.methods.base import Method
+from crosswind.models.build import Model, build_model
+from crosswind.models.convolution import SmallMapConv2d
+
+__all__ = ["BATCH", "ENVIRONMENTS", "PLAIN", "Given", "demand", "flops_of"]
+
+BATCH, CLASSES, ENVIRONMENTS = 128, 3, 3
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a plain way is written on.
+
+    `make` gives another model of the kind; `x` [n, 3, side, side] is a batch, `y` [n] its labels, `environments` the places of each
+    environment's rows in it.
+    """
+
+    make: Callable[[], Model]
+    x: Tensor
+    y: Tensor
+    environments: tuple[Tensor, ...]
+
+
+def erm(method: Any, given: Given) -> None:
+    """One pass there and back."""
+    _descend(cross_entropy(given.make()(given.x), given.y))
+
+
+def forward(method: Any, given: Given) -> None:
+    """One pass there."""
+    given.make()(given.x)
+
+
+def dann(method: Any, given: Given) -> None:
+    """A gradient reversal layer: one pass through model and discriminator, there and back."""
+    model = given.make()
+    sizes = [model.width, *[method.width] * method.layers]
+    parts: list[nn.Module] = []
+    for before, after in zip(sizes, sizes[1:], strict=False):
+        parts += [nn.Linear(before, after), nn.ReLU()]
+    told = nn.Sequential(*parts, nn.Linear(sizes[-1], len(given.environments))).to(given.x.device)
+    features = model.features(given.x)
+    _descend(cross_entropy(model.head(features), given.y) + cross_entropy(told(features), given.y))
+
+
+def aligned(moments: Callable[[list[Tensor]], list[Tensor]], many: int | None = None) -> Callable[[Any, Given], None]:
+    """A penalty on the features of each part of the batch; `many`: in so many parts, None: by environment."""
+
+    def plain(method: Any, given: Given) -> None:
+        model = given.make()
+        features = model.features(given.x)
+        parts = [features[rows] for rows in given.environments] if many is None else list(features.chunk(many))
+        _descend(cross_entropy(model.head(features), given.y) + torch.stack([one.sum() for one in moments(parts)]).sum())
+
+    return plain
+
+
+def covariances(parts: list[Tensor]) -> list[Tensor]:
+    """d x d of every part."""
+    return [(part - part.mean(0)).T @ (part - part.mean(0)) / (len(part) - 1) for part in parts]
+
+
+def kernels(parts: list[Tensor]) -> list[Tensor]:
+    """Of every part's rows with its own and with those of each further part, from their products."""
+    return [torch.exp(one @ other.T) for place, one in enumerate(parts) for other in parts[place:]]
+
+
+def sagnet(method: Any, given: Given) -> None:
+    """Early part once; later part on contents in other styles, another's on styles with other contents; three ways back."""
+    model, style = given.make(), given.make()
+    tap = method.after or [name for name in model.stages if name != "stem"][1]
+    hidden = model.until(given.x, tap)
+    answers = style.head(style.after(hidden * 1.0, tap))
+    told, even = cross_entropy(answers, given.y), -answers.log_softmax(1).mean()
+    before = {id(p) for name in model.stages[: model.stages.index(tap) + 1] for p in _parameters(model, name)}
+    norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
+    affine = [p for part in norms for p in part.parameters() if id(p) in before]
+    late = [p for name in style.stages[style.stages.index(tap) + 1 :] for p in _parameters(style, name)]
+    torch.autograd.grad(told, [*late, *style.head.parameters()], retain_graph=True)
+    torch.autograd.grad(even, affine, retain_graph=True)
+    _descend(cross_entropy(model.head(model.after(hidden, tap)), given.y))
+
+
+PLAIN: dict[str, Callable[[Any, Given], None]] = {
+    # Views are no products: their cost is told beside, and images a second are the goals of `augmentations.py`.
+    "augmix": erm,
+    "autoaugment": erm,
+    "imagenet": erm,
+    "randaugment": erm,
+    "bn-adapt": erm,
+    "causirl-coral": aligned(covariances, 2),
+    "causirl-mmd": aligned(kernels, 2),
+    "dann": dann,
+    "deepcoral": aligned(covariances),
+    "erm": erm,
+    "groupdro": erm,
+    "irm": erm,
+    "jtt": erm,
+    "mixup": erm,
+    "mmd": aligned(kernels),
+    "sagnet": sagnet,
+}
+"""A training step of each method; of "jtt" the second training's."""
+
+
+def demand(method: Method, model: str, side: int, rows: int, steps: int, device: str = "meta") -> float:
+    """The products of a training step over those of ERM's on the same model and batch.
+
+    For "jtt" those of a whole run of `steps` steps over ERM's: the share of steps that ERM takes before, one prediction of all
+    `rows`, and the steps. For "bn-adapt" those of a prediction, which goes through the model twice; its training is ERM's.
+    """
+    knobs: Any = method
+    name = str(knobs.registered_name)
+    one = _counted(erm, method, model, side, device)
+    step = _counted(PLAIN[name], method, model, side, device) / one
+    if name == "jtt":
+        return knobs.first + _counted(forward, method, model, side, device) * rows / BATCH / (one * steps) + step
+    return 2.0 if name == "bn-adapt" else step
+
+
+def flops_of(
+    plain: Callable[[Any, Given], None], method: Any, model: str, side: int, batch: int = BATCH, device: str = "meta", **knobs: Any
+) -> int:
+    """Operations of the products of `plain` on a model with these knobs; device "meta" does none, and takes a second to begin."""
+    x, y = torch.rand(batch, 3, side, side, device=device), torch.zeros(batch, dtype=torch.int64, device=device)
+    places = tuple(part.to(device) for part in torch.arange(batch).chunk(ENVIRONMENTS))
+
+    def another() -> Model:
+        made = build_model(model, knobs, (3, side, side), CLASSES, 0).to(device).train()
+        for part in made.modules():
+            if type(part) is SmallMapConv2d:
+                part.__class__ = nn.Conv2d
+        return made
+
+    with _Counting() as counted:
+        plain(method, Given(another, x, y, places))
+    return counted.total
+
+
+class _Counting(TorchDispatchMode):
+    """The sum of torch's formulas. Its own FlopCounterMode imports the compiler, two seconds, as a mode of ours would unasked."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func._overloadpacket in flop_registry:
+            self.total += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
+        return out
+
+
+_known: dict[tuple[str, str, int], int] = {}
+
+
+def _counted(plain: Callable[[Any, Given], None], method: Method, model: str, side: int, device: str) -> int:
+    # ERM's is asked for with every method.
+    key = (getattr(plain, "__name__", ""), model, side)
+    if plain not in (erm, forward):
+        return flops_of(plain, method, model, side, device=device)
+    if key not in _known:
+        _known[key] = flops_of(plain, method, model, side, device=device)
+    return _known[key]
+
+
+def _descend(total: Tensor) -> None:
+    total.backward()  # type: ignore[no-untyped-call]
+
+
+def _parameters(model: Model, stage: str) -> list[nn.Parameter]:
+    return [p for name in model._stages[stage] for p in model.get_submodule(name).parameters()]
