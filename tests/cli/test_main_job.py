@@ -160,6 +160,7 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
         names = wheel.namelist()
         wheel.extractall(tmp_path / "site")
     assert {"crosswind/_studies/demo.yaml", "crosswind/_studies/jeon2025/sizes.yaml", "crosswind/py.typed"} <= set(names)
+    assert {"crosswind/_records/method-cost.json", "crosswind/_records/effects/jtt.json"} <= set(names)
     site, here = str(tmp_path / "site"), str(tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {site!r}); import crosswind; assert crosswind.__file__.startswith({here!r});"
@@ -167,6 +168,15 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
     )
     (tmp_path / "empty").mkdir()
     env["PYTHONPATH"] = str(tmp_path / "site")
+    card = subprocess.run(
+        [sys.executable, "-c", code, "show", "method", "jtt"],
+        cwd=tmp_path / "empty",
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "a step beside ERM's: " in card and "JTT raises the worst group" in card  # figures travel with the package
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "demo", "--scale", "tiny", "--workers", "2"],
         cwd=tmp_path / "empty", env=env, capture_output=True, text=True, check=False,
