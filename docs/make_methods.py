@@ -14,7 +14,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crosswind.core.registry import Facts
-from crosswind.reports.methods import COST_MODEL, card_lines, cost_of, effects_of, family_of, kind_of, listed_methods, side_names
+from crosswind.reports.methods import (
+    COST_MODEL,
+    card_lines,
+    cost_of,
+    effects_of,
+    family_of,
+    kind_of,
+    listed_methods,
+    short_cost,
+    side_names,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "methods"
@@ -38,8 +48,8 @@ def _index(known: Sequence[Facts]) -> str:
         "[benchmarks](../../benchmarks/README.md). Pretraining is no method of its own: a model takes weights from a file or by a",
         "published name.",
         "",
-        f"Cost is a training step's time beside `erm`'s on {COST_MODEL}; helped is how many of the claims made of it held where",
-        "they were measured, of how many.",
+        f"Cost is a training step's time beside `erm`'s on {COST_MODEL}, or a run's or a prediction's where it says so; helped is how",
+        "many of the claims made of it held where they were measured, of how many.",
         "",
         *_table(
             ("name", "kind", "family (paper)", "needs", "hooks", "cost", "helped"),
@@ -50,7 +60,7 @@ def _index(known: Sequence[Facts]) -> str:
                     family_of(item),
                     "; ".join(item.needs.words()) if item.needs is not None else "",
                     ", ".join(item.defines) if item.room == "methods" else "",
-                    f"{cost_of(item.name)[COST_MODEL]['time']:.2f}" if COST_MODEL in cost_of(item.name) else "",
+                    short_cost(item.name),
                     _helped(item),
                 )
                 for item in known
@@ -111,7 +121,8 @@ def _page(item: Facts) -> str:
             (model, f"{one['time']:.2f} [{one['low']:.2f}, {one['high']:.2f}]", f"{one['flops']:.2f}", f"{one['memory']:.2f}")
             for model, one in cost_of(item.name).items()
         ]
-        lines += ["## Cost", "", "A training step beside `erm`'s: median of rounds and their range.", ""]
+        what = next(iter(cost_of(item.name).values()))["of"]
+        lines += ["## Cost", "", f"A {what} beside `erm`'s: median of rounds and their range.", ""]
         lines += [*_table(("model", "time", "arithmetic that the definition demands", "peak memory"), rows), ""]
     return "\n".join(lines).rstrip() + "\n"
 

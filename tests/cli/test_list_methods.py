@@ -75,19 +75,17 @@ def test_needs_and_ranges_in_words() -> None:
 def test_measured_costs_and_effects_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     sides = {"better": {"method": "irm", "model": "mlp"}, "than": {"method": "erm", "model": "mlp"}}
     claim = {"text": "it helps", "verdict": "holds", "metric": "worst_group", "difference": 0.1, "low": 0.05, "high": 0.15, "n": 10}
-    records = {
-        "method-cost.json": {
-            "results": {"irm": {"resnet18": {"time": 1.04, "low": 1.0, "high": 1.1, "flops": 1.0, "memory": 1.0}}}
-        },
-    }
+    cost = {"time": 1.04, "low": 1.0, "high": 1.1, "flops": 1.0, "memory": 1.0}
+    costs = {"irm": {"resnet18": {**cost, "of": "step"}}, "jtt": {"resnet18": {**cost, "of": "run"}}}
+    records = {"method-cost.json": {"results": costs}}
     effects = {"other-name": {"files": {"src/crosswind/methods/irm.py": "0"}, "claims": [{**claim, "sides": sides}]}}
     monkeypatch.setattr(methods, "_record", lambda name: records.get(name, {}))
     monkeypatch.setattr(methods, "_effects", lambda: effects)
     monkeypatch.setenv("COLUMNS", "200")
-    line = next(line for line in said(["list", "methods"], capsys).splitlines() if line.startswith("irm "))
-    assert line.split()[:3] == ["irm", "method", "1.04"]
+    lines = {line.split()[0]: line.split() for line in said(["list", "methods"], capsys).splitlines() if line[:1].strip()}
+    assert lines["irm"][1:4] == ["method", "1.04", "two"] and lines["jtt"][2:4] == ["1.04", "run"]
     card = said(["show", "method", "irm"], capsys)
-    assert "a step beside ERM's: resnet18 1.04 x (1.00 x its arithmetic)" in card
+    assert "time of a step beside ERM's: resnet18 1.04 x (1.00 x its arithmetic)" in card
     assert "holds: it helps (worst group of irm less erm's: +0.100 [+0.050, +0.150], 10 seeds)" in card
     sides["than"]["model"] = "resnet18"
     assert "of irm on mlp less erm on resnet18's:" in said(["show", "method", "irm"], capsys)

@@ -176,7 +176,7 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
         text=True,
         check=True,
     ).stdout
-    assert "a step beside ERM's: " in card and "JTT raises the worst group" in card  # figures travel with the package
+    assert "time of a run beside ERM's: " in card and "JTT raises the worst group" in card  # figures travel with the package
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "demo", "--scale", "tiny", "--workers", "2"],
         cwd=tmp_path / "empty", env=env, capture_output=True, text=True, check=False,

@@ -66,22 +66,23 @@ def list_command(
 
 
 def _print_methods() -> None:
-    from crosswind.reports.methods import COST_MODEL, cost_of, family_of, kind_of, listed_methods
+    from crosswind.reports.methods import COST_MODEL, family_of, kind_of, listed_methods, short_cost
 
     rows = []
     for item in listed_methods():
-        cost = cost_of(item.name).get(COST_MODEL)
         needs = "; ".join(item.needs.words()) if item.needs is not None else ""
         hooks = ", ".join(item.defines) if item.room == "methods" else ""
         does = item.summary.partition(": ")[2] or item.summary
-        shown = f"{cost['time']:.2f}" if cost else "-"
-        rows.append((item.name, kind_of(item), shown, needs or "-", hooks or "-", family_of(item) or "-", does))
+        rows.append(
+            (item.name, kind_of(item), short_cost(item.name) or "-", needs or "-", hooks or "-", family_of(item) or "-", does)
+        )
     # Where nothing says how wide the reader's screen is, wide enough.
     width = shutil.get_terminal_size((WIDE, 0)).columns
     titles = ("name", "kind", "cost", "needs", "hooks", "family (paper)", "what it does")
     for line in _columns(titles, rows, width) if width >= NARROW else _blocks(titles, rows, width):
         typer.echo(line)
-    typer.echo(f"\ncost: a training step's time beside erm's, on {COST_MODEL}. An architecture is named in `models` of a study.")
+    told = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so."
+    typer.echo(f"\n{told} An architecture is named in `models` of a study.")
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:

@@ -25,11 +25,12 @@ __all__ = [
     "kind_of",
     "listed_methods",
     "method_row",
+    "short_cost",
     "side_names",
 ]
 
 COST_MODEL = "resnet18"
-"""The model whose step is the cost that lists show; others are on the cards."""
+"""The model whose cost lists show; others are on the cards."""
 
 
 def listed_methods() -> list[Facts]:
@@ -63,9 +64,18 @@ def family_of(known: Facts) -> str:
 
 
 def cost_of(name: str) -> dict[str, dict[str, Any]]:
-    """Model -> what a training step costs beside ERM's: `time` with `low` and `high`, `flops`, `memory`; empty where unmeasured."""
+    """Model -> what it costs beside ERM: `time` with `low` and `high`, `flops`, `memory`, and `of` what; empty where unmeasured.
+
+    `of` is "step", or "run" where a run has more than one training, or "prediction" where only that differs.
+    """
     found = _record("method-cost.json").get("results", {}).get(name, {})
     return {str(model): dict(figures) for model, figures in found.items()}
+
+
+def short_cost(name: str) -> str:
+    """The cost on `COST_MODEL` in a word: `1.04`, `1.51 run`; empty where unmeasured."""
+    found = cost_of(name).get(COST_MODEL)
+    return "" if found is None else f"{found['time']:.2f}" + ("" if found["of"] == "step" else f" {found['of']}")
 
 
 def effects_of(known: Facts) -> list[dict[str, Any]]:
@@ -133,7 +143,7 @@ def _limit(known: Facts) -> str:
 
 def _cost_words(cost: Mapping[str, Mapping[str, Any]]) -> str:
     parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
-    return f"a step beside ERM's: {', '.join(parts)}" if parts else ""
+    return f"time of a {next(iter(cost.values()))['of']} beside ERM's: {', '.join(parts)}" if parts else ""
 
 
 @cache
