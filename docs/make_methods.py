@@ -48,8 +48,8 @@ def _index(known: Sequence[Facts]) -> str:
         "[benchmarks](../../benchmarks/README.md). Pretraining is no method of its own: a model takes weights from a file or by a",
         "published name.",
         "",
-        f"Cost is a training step's time beside `erm`'s on {COST_MODEL}, or a run's or a prediction's where it says so; helped is how",
-        "many of the claims made of it held where they were measured, of how many.",
+        f"Cost is a training step's time beside `erm`'s on {COST_MODEL}, or a run's or a prediction's where it says so; helped is",
+        "how many of the claims made of it held where they were measured, of how many.",
         "",
         *_table(
             ("name", "kind", "family (paper)", "needs", "hooks", "cost", "helped"),
