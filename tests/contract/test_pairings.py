@@ -173,6 +173,19 @@ PAIRINGS: dict[str, Pairing] = {
     "a sampler by the test law": Pairing(
         {"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced", words="only among the rows of each"
     ),
+    "a sampler that leaves a value out": Pairing(
+        {
+            "sampler": "reweight",
+            "groups": ["size"],
+            "sets": {
+                "validation": {"role": "validation", "law": "train"},
+                "test": {"role": "test", "law": {"type": "only", "attribute": "size", "values": ["small", "medium"]}},
+            },
+        },
+        refused=even,
+        told=lambda needs: needs.groups,
+        words="the sampler reweight never draws a row",
+    ),
     "a sampler by groups": Pairing({"sampler": "balanced"}, told=even, words="only among the rows of each"),
     "its limit": Pairing(
         settings=lambda item: dict(item.limit.knobs) if item.limit else {},

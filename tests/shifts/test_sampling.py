@@ -13,7 +13,7 @@ from tests.shifts.worlds import plan, world
 from crosswind.core.errors import InputError
 from crosswind.shifts.base import parse_shift
 from crosswind.shifts.draw import parse_draw
-from crosswind.shifts.split import Roles, SetPlan, SplitPlan, make_split
+from crosswind.shifts.split import Roles, SetPlan, SplitPlan, make_split, plan_counts
 from crosswind.shifts.split.sampling import sampling_weights
 
 LDD = {"type": "low-data-drift", "attribute": "a", "low": "a1", "ratio": "1/3"}
@@ -116,6 +116,39 @@ def test_a_law_of_visits_is_turned_towards_the_rare_value() -> None:
         "reweight", spec, sets={"test": SetPlan("test", parse_shift({"type": "only", "attribute": "a", "values": "a0"}))}
     )
     assert np.bincount(only.weight > 0).tolist() == [20, 20] and only.visit_law.sum(axis=1) == pytest.approx(np.ones(40))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "left"),
+    [
+        ("uniform", []),
+        ("balanced", []),
+        ("reweight", ["y=y0, corruption=clean", "y=y1, corruption=clean"]),
+        ({"mixture": 0}, ["y=y0, corruption=noise", "y=y1, corruption=clean"]),
+        ({"mixture": 0.5}, []),
+        ({"mixture": 1}, ["y=y0, corruption=clean", "y=y1, corruption=noise"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", ["fixed", "per-visit"])
+def test_planning_names_the_groups_that_a_sampler_never_draws(sampler: Any, left: list[str], mode: str) -> None:
+    """y0 is clean and y1 noisy, a supplement shows the other value; the test law is noise alone."""
+    from crosswind.studies.counting import DrawCounts
+
+    only = {"type": "only", "attribute": "corruption", "values": "noise"}
+    sets = {"test": SetPlan("test", parse_shift(only))}
+    made = SplitPlan("y", ("corruption", "a"), parse_shift(SC), parse_draw(10), Roles(5, 0.2), sampler=sampler, sets=sets)
+    counts = DrawCounts(plan_counts({"d": noisy(mode)}, "d", made))
+    assert counts.undrawn(None, True, sampler) == left
+    assert counts.undrawn(("corruption",), False, sampler) == (["corruption=clean"] if sampler == "reweight" else [])
+    assert np.count_nonzero(counts.together(None, True, sampler)) == 4 - len(left)
+    counts.check_sampler(sampler, "sampler")
+    rows = make_split({"d": noisy(mode)}, "d", made, 0).train
+    law = np.eye(2)[rows.rows % 2] if rows.visit_law is None else rows.visit_law
+    seen = np.zeros((2, 2))
+    np.add.at(seen, rows.label, rows.weight[:, None] * law)
+    assert int((seen == 0).sum()) == len(left)
+    assert rows.sampler == (sampler if isinstance(sampler, str) else "mixture")
 
 
 def test_batches_have_the_shares_that_the_weights_say() -> None:

@@ -7,11 +7,13 @@ import pytest
 import torch
 from tests.training.world import DATA, rows_of, run, split, with_train
 
-from crosswind.core.errors import DataError
+from crosswind.core.errors import DataError, NeedsError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.methods.base import Batch, Examples, Stage
+from crosswind.methods.deepcoral import DeepCORAL
 from crosswind.methods.erm import ERM
+from crosswind.methods.groupdro import GroupDRO
 from crosswind.training.identity import info_of
 from crosswind.training.loader import TrainingRows, normalised
 from crosswind.training.orders import Order, even_groups, row_weights
@@ -74,8 +76,22 @@ def test_weights_draw_rows_in_proportion() -> None:
 def test_weight_zero_is_never_drawn() -> None:
     weight = np.r_[np.zeros(59), 1.0]
     assert set(loader(with_train(split(), weight=weight).train).batch(0, 1).ids.tolist()) == {59}
-    with pytest.raises(DataError, match="weight 0"):
+    with pytest.raises(DataError, match="^every training row has weight 0 by"):
         loader(with_train(split(), weight=np.zeros(60)).train)
+
+
+def test_an_environment_that_the_sampler_never_draws_is_named_and_a_group_is_not_shown() -> None:
+    """Blue rows with weight 0: equal shares of red and blue cannot be drawn, two of four groups have nothing to be weighed by."""
+    sets = split()
+    sets = with_train(sets, weight=np.where(sets.train.environment == 1, 0.0, 1 / 30), sampler="reweight")
+    with pytest.raises(DataError, match="^every training row of environment 'blue' has weight 0 by"):
+        loader(sets.train, "per-environment")
+    with pytest.raises(NeedsError, match="the sampler reweight never draws a row of environment 'blue'; choose another 'sampler'"):
+        run(DeepCORAL(), sets, steps=1)
+    found = run(GroupDRO(), sets, steps=2)
+    assert found.weights("last")["state/log_q"].exp()[[1, 3]].tolist() == [0, 0]
+    assert any("never draws a row: 'dark, blue' and 1 more" in text for text in found.warnings)
+    assert not any("training does not show" in text for text in found.warnings)
 
 
 def test_balanced_gives_groups_equal_mass_and_keeps_the_proportions_inside() -> None:

@@ -34,6 +34,7 @@ class Rows:
     environment_names: tuple[str, ...] = ("red", "blue")
     visit_step: tuple[int, int] = (0, 0)
     environment_sizes: tuple[int, ...] = (2,)
+    sampler: str = "uniform"
 
 
 @dataclass(frozen=True)

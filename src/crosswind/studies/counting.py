@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
 from crosswind.shifts.base import Cells
+from crosswind.shifts.split import parse_sampler
 from crosswind.studies.build import build_shift
 from crosswind.training.pairings import environments_are_classes
 
 __all__ = ["DrawCounts", "matching_of"]
+
+Sampler: TypeAlias = str | Mapping[str, Any]
 
 
 class DrawCounts:
@@ -23,12 +26,12 @@ class DrawCounts:
         self.study_cells: Cells = told["study_cells"]
         self.cells: Cells = told["train_cells"]  # without a derived attribute that is drawn at every visit
         self.counts: NDArray[np.int64] = told["train_counts"]
-        self.visits: NDArray[np.float64] = told["train_visits"]  # over the study's cells, what is drawn at every visit included
+        self._origins: NDArray[np.float64] = told["train_visits"]  # by weights and of each supplement, see there
+        self.visits: NDArray[np.float64] = self._origins.sum(axis=0)  # over the study's cells, drawn at every visit included
         self.train_rows: int = told["train_rows"]
         self.set_rows: Mapping[str, int] = told["sets"]
         self.warnings: list[str] = told["warnings"]
         self.notes: list[str] = told["notes"]
-        self.origins: NDArray[np.int64] = told["origins"]
         self.test_cells: NDArray[np.float64] | None = told["test_cells"]
         self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
         self.defaults = {True: told["groups"], False: told["environments"]}
@@ -38,28 +41,55 @@ class DrawCounts:
         flat = self.counts.ravel()
         return {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
 
-    def together(self, names: Sequence[str] | None, with_label: bool) -> NDArray[np.float64]:
+    def together(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform") -> NDArray[np.float64]:
         """Training rows, of values drawn at every visit those expected, by label (axis 0) and by the cells of the named attributes
-        (axis 1); None is the default."""
-        chosen = self.defaults[with_label] if names is None else names
-        axes = [self.study_cells.axis(name, "groups" if with_label else "environments") for name in chosen]
+        (axis 1); None is the default. Without those that the sampler never draws."""
+        axes = self._axes(names, with_label)
         other = tuple(axis for axis in range(1, self.visits.ndim) if axis not in axes)
-        found: NDArray[np.float64] = self.visits.sum(axis=other).reshape(self.visits.shape[0], -1)
+        found: NDArray[np.float64] = self._drawn(sampler).sum(axis=other).reshape(self.visits.shape[0], -1)
         return found
+
+    def undrawn(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler) -> list[str]:
+        """The groups (with the label) or environments (without) that have training rows of which the sampler never draws one."""
+        there, drawn = self.together(names, with_label), self.together(names, with_label, sampler)
+        left = (there > 0) & ~(drawn > 0) if with_label else ((there.sum(axis=0) > 0) & ~(drawn.sum(axis=0) > 0))[None]
+        chosen = [0] * with_label + sorted(self._axes(names, with_label))
+        axes = [self.study_cells.axes[axis] for axis in chosen]
+        if not axes:  # no attributes, so one environment, which has no name
+            return []
+        codes = np.unravel_index(np.flatnonzero(left), [len(axis.values) for axis in axes])
+        return [
+            ", ".join(f"{axis.name}={axis.values[code]}" for axis, code in zip(axes, cell, strict=True))
+            for cell in zip(*codes, strict=True)
+        ]
+
+    def _axes(self, names: Sequence[str] | None, with_label: bool) -> list[int]:
+        chosen = self.defaults[with_label] if names is None else names
+        return [self.study_cells.axis(name, "groups" if with_label else "environments") for name in chosen]
+
+    def _drawn(self, sampler: Sampler) -> NDArray[np.float64]:
+        """The visits of cells that the sampler gives a probability."""
+        sampler = parse_sampler(sampler)
+        if sampler == "reweight" and self.test_cells is not None:
+            return self.visits * (self.test_cells > 0).reshape(self.visits.shape)
+        if isinstance(sampler, Mapping):
+            share, whole = sampler["mixture"], self._origins
+            return whole[0] * (share < 1) + whole[1:].sum(axis=0) * (share > 0)
+        return self.visits
 
     def count(self, names: Sequence[str] | None, with_label: bool) -> int:
         """How many groups (with the label) or environments (without) have training rows."""
         rows = self.together(names, with_label)
         return int(np.count_nonzero(rows if with_label else rows.sum(axis=0)))
 
-    def check_sampler(self, sampler: str | Mapping[str, Any], field: str) -> None:
+    def check_sampler(self, sampler: Sampler, field: str) -> None:
         """Refuse a sampler that the drawn rows cannot serve, as drawing them would."""
         if sampler == "reweight":
             if self.test_cells is None:
                 raise InputError(field, "reweight needs a set of role test over the cells of the study")
-            if not self.counts.ravel()[self.test_cells > 0].any():
+            if not self._drawn(sampler).any():
                 raise InputError(field, "reweight finds no training row in a cell that the test law allows")
-        if isinstance(sampler, Mapping) and not (self.origins[0] > 0 and self.origins[1:].sum() > 0):
+        if isinstance(sampler, Mapping) and not (self._origins[0].any() and self._origins[1:].any()):
             raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
 
     def environments_are_classes(self, names: Sequence[str] | None) -> bool:

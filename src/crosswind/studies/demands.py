@@ -86,6 +86,8 @@ def pairings(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) 
         return
     environments = counts.together(split["environments"], with_label=False)
     groups = counts.together(split["groups"], with_label=True)
+    drawn = counts.together(split["groups"], with_label=True, sampler=split["sampler"])
+    undrawn = [counts.undrawn(split[key], key == "groups", split["sampler"]) for key in ("environments", "groups")]
     tied = counts.environments_are_classes(split["environments"])
     sampler = split["sampler"] if isinstance(split["sampler"], str) else "mixture"
     for _, knobs, training in method.points:
@@ -96,10 +98,12 @@ def pairings(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) 
             batch=training["batch"],
             rows=counts.train_rows,
             environment_rows=environments.sum(axis=0).tolist(),
-            group_rows=groups.ravel().tolist(),
+            group_rows=drawn.ravel().tolist(),
             environments_tied=tied,
             groups_tied=bool(((groups > 0).sum(axis=1) <= 1).all()),
             sampler=sampler,
+            undrawn_environments=undrawn[0],
+            undrawn_groups=undrawn[1],
             lots=counts.smallest_lot(knobs[needs.adapts]) if needs.adapts else None,
         )
 

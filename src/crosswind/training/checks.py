@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import split_rows
 from crosswind.methods.base import Info, Method, check_needs
 from crosswind.training.device import check_device
+from crosswind.training.orders import undrawn
 from crosswind.training.pairings import Pairing, doubts, environments_are_classes, refuse
 from crosswind.training.settings import TrainingSettings, check_switches
 
@@ -93,6 +94,8 @@ def _pairing(method: Method, split: Split, info: Info) -> Pairing:
         environments_tied=tied,
         groups_tied=bool(((groups > 0).sum(axis=1) <= 1).all()),
         sampler=_sampler(rows),
+        undrawn_environments=_undrawn(rows, rows.environment, rows.environment_names, rows.visit_step[1]),
+        undrawn_groups=_undrawn(rows, rows.group, rows.group_names, rows.visit_step[0]),
     )
 
 
@@ -118,8 +121,17 @@ def _table(rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int) ->
     return table
 
 
+def _undrawn(rows: RowSet, codes: NDArray[np.int64] | None, names: Sequence[str], step: int) -> list[str]:
+    if codes is None:
+        return []
+    left = undrawn(codes, len(names), rows.weight, rows.visit_law, step)
+    return [name for name, none in zip(names, left, strict=True) if none]
+
+
 def _sampler(rows: RowSet) -> str:
-    """What the probabilities of the training rows say of the study's sampler."""
+    """The study's sampler, or what the probabilities of the training rows say of it where they are given otherwise."""
+    if rows.sampler != "uniform":
+        return rows.sampler
     if np.allclose(rows.weight, rows.weight[:1]):
         return "uniform"
     mass = np.bincount(rows.group, weights=rows.weight)

@@ -12,6 +12,7 @@ from crosswind.core.knobs import knobs_of
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
+from crosswind.training.orders import undrawn
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 if TYPE_CHECKING:
@@ -28,13 +29,16 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
     shape = images[rows.source].image_shape or (0, 0, 0)
     environment = rows.environment
     group_step, environment_step = rows.visit_step
+    groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
+    # A group that the sampler never draws is not shown: a method that waits for it would give it a weight for ever.
+    left = undrawn(rows.group, len(groups), rows.weight, rows.visit_law, group_step)
     return Info(
         input_shape=(shape[2], shape[0], shape[1]),
         n_classes=len(split.class_names),
         n_rows=len(rows.rows),
         class_names=tuple(split.class_names),
         group_names=tuple(rows.group_names),
-        group_counts=_counts(rows.group, len(rows.group_names), rows.visit_law, group_step),
+        group_counts=tuple(int(count) for count in np.where(left, 0, groups)),
         environment_names=() if environment is None else tuple(rows.environment_names),
         environment_counts=()
         if environment is None

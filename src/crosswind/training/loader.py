@@ -142,7 +142,9 @@ class TrainingRows:
         members = np.repeat(members, copies[parents[members]])
         kept = parents[members]
         if not weight[kept].sum() > 0:
-            raise DataError("every training row has weight 0")
+            of = "" if len(names) == 2 else f" of environment {self._rows.environment_names[int(str(names[2]))]!r}"
+            # Of the study's sampler alone `check_run` speaks before, by name.
+            raise DataError(f"every training row{of} has weight 0 by the study's sampler and by the method's stage {names[1]!r}")
         weight, group = weight[kept], self._rows.group[kept]
         if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
             # Groups are those of a row under a value: their shares are kept by the rows' weights and the laws of their values.

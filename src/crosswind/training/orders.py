@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
 
-__all__ = ["Order", "even_groups", "row_weights"]
+__all__ = ["Order", "even_groups", "row_weights", "undrawn"]
 
 
 class Order:
@@ -82,3 +82,16 @@ def even_groups(
     joint = np.divide(joint, mass, out=np.zeros(joint.shape), where=mass > 0)
     even: NDArray[np.float64] = joint.sum(axis=1)
     return even, np.divide(joint, even[:, None], out=law.copy(), where=even[:, None] > 0)
+
+
+def undrawn(
+    codes: NDArray[np.int64], size: int, weight: NDArray[np.float64], law: NDArray[np.float64] | None, step: int
+) -> NDArray[np.bool_]:
+    """Which of `size` groups or environments have rows but none with a probability: bool [size].
+
+    Row i, of weight `weight[i]`, is of `codes[i]`; where `law` float64 [n, V] is given, `codes[i]` + `step` x v under value v.
+    """
+    law = np.ones((len(codes), 1)) if law is None else law
+    place = (codes[:, None] + step * np.arange(law.shape[1])).ravel()
+    there, drawn = (np.bincount(place, mass.ravel(), minlength=size) > 0 for mass in (law, weight[:, None] * law))
+    return there & ~drawn

@@ -26,7 +26,8 @@ class Pairing:
 
     `environment_rows` and `group_rows`: training rows of each environment and of each group (cell of label and attributes), 0 where
     training shows none; those drawn at every visit as expected. `environments_tied`: see `environments_are_classes`. `groups_tied`:
-    whether every class has training rows of one group at most. `sampler`: the study's, "uniform" where rows are drawn alike.
+    whether every class has training rows of one group at most. `sampler`: the study's, "uniform" where rows are drawn alike;
+    `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never draws one.
     `lots`: the smallest number of test rows that it adapts to at once, and their name; None where it does not adapt.
     """
 
@@ -40,6 +41,8 @@ class Pairing:
     environments_tied: bool
     groups_tied: bool
     sampler: str = "uniform"
+    undrawn_environments: Sequence[str] = ()
+    undrawn_groups: Sequence[str] = ()
     lots: tuple[int, str] | None = None
 
     @property
@@ -63,6 +66,12 @@ def refuse(pairing: Pairing, where: str) -> None:
     needs, batch, present = pairing.needs, pairing.batch, len(pairing.environments)
     if batch < needs.rows:
         raise NeedsError(f"{where} needs batches of at least {needs.rows} rows, and training.batch is {batch}")
+    if needs.sampler == "per-environment" and pairing.undrawn_environments:
+        raise NeedsError(
+            f"{where} draws every environment in equal shares, and the sampler {pairing.sampler} never draws a row of "
+            f"environment {_shown(pairing.undrawn_environments)}; choose another 'sampler' (valid: uniform, balanced, reweight "
+            "to a test law that has them all, a mixture above 0 and below 1), or other 'environments'"
+        )
     if not pairing.spread:
         return
     if not needs.environments:
@@ -119,7 +128,10 @@ def _of_environments(pairing: Pairing) -> list[str]:
 
 def _of_groups(pairing: Pairing) -> list[str]:
     found = []
-    many, absent = len(pairing.group_rows), sum(not count > 0 for count in pairing.group_rows)
+    many, undrawn = len(pairing.group_rows), pairing.undrawn_groups
+    absent = sum(not count > 0 for count in pairing.group_rows) - len(undrawn)
+    if undrawn:
+        found.append(f"cannot weigh groups of which the sampler {pairing.sampler} never draws a row: {_shown(undrawn)}")
     if absent:
         found.append(f"cannot weigh groups that training does not show, which {absent} of {many} are")
     single = sum(count == 1 for count in pairing.group_rows)
@@ -128,6 +140,10 @@ def _of_groups(pairing: Pairing) -> list[str]:
     if pairing.groups_tied:
         found.append("weighs groups, but every class has training rows of one group only, so it weighs classes")
     return found
+
+
+def _shown(names: Sequence[str]) -> str:
+    return repr(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def environments_are_classes(*tables: NDArray[np.float64]) -> bool:

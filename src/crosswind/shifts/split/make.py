@@ -19,7 +19,7 @@ from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.allot import Allotment, Fields, allot
 from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
 from crosswind.shifts.split.index import CellIndex, cell_index
-from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan
+from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan, parse_sampler
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows
 from crosswind.shifts.split.sampling import Grouping, default_attributes, grouping, sampling_weights
 
@@ -59,9 +59,9 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
     positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all
     `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`:
-    float64 of the shape of `study_cells`, the rows that one pass over the training set is expected to show; `groups`,
-    `environments`: the attributes that make them by default; `origins`: int64 [1 + supplements], training rows by weights and
-    of each supplement; `test_cells`: over `train_counts`, the weights of the test law, None where no test set is cut so;
+    float64 [1 + supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training
+    set is expected to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
+    the weights of the test law, None where no test set is cut so;
     `test_counts`: of every set of role test its `Cells`, and int64 of their shape.
     """
     study = _Study(datasets, main, plan)
@@ -83,8 +83,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "train_visits": _visits(parts["train"], study.index),
         "groups": study.groups,
         "environments": study.environments,
-        "origins": parts["train"].allotment.counts.sum(axis=1),
-        "test_cells": study.test_cells(parts["train"]),
+        "test_cells": study.test_law(),
         "test_counts": {
             name: (part.cells, part.allotment.counts.sum(axis=0).reshape(part.cells.shape))
             for name, part in parts.items()
@@ -251,6 +250,8 @@ class _Study:
         elif values > 1:
             rows = drawn.base * values + drawn.cell % values
         weight = np.full(len(label), 1.0 / max(len(label), 1))
+        sampler = parse_sampler(self.plan.sampler)
+        sampler = sampler if isinstance(sampler, str) else "mixture"
         if part.name == "train":
             tests = self.test_law()
             weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, tests, law, step[0])
@@ -268,6 +269,7 @@ class _Study:
             law,
             step,
             environments.sizes,
+            sampler if part.name == "train" else "uniform",
         )
 
     def test_set(self, part: Part) -> RowSet:
@@ -294,11 +296,6 @@ class _Study:
             kept[key] = grouping(cells, names, label, field)
         found: Grouping = kept[key]
         return found
-
-    def test_cells(self, train: Part) -> NDArray[np.float64] | None:
-        """The test law over the cells that count the training set: of values drawn at every visit those of a row together."""
-        law = self.test_law()
-        return law if law is None or train.allotment.mode != "visits" else law.reshape(-1, train.pool.n_values).sum(axis=1)
 
     def test_law(self) -> NDArray[np.float64] | None:
         """The weights of the test law over the study's cells, its supplements left out; None where no test set is cut so."""
@@ -365,12 +362,12 @@ def _visits(part: Part, index: CellIndex) -> NDArray[np.float64]:
     counts = part.allotment.counts.astype(np.float64)
     cells = index.cells
     if part.cells is cells:
-        return counts.sum(axis=0).reshape(cells.shape)
+        return counts.reshape(-1, *cells.shape)
     form = part.allotment.form
     laws = np.stack([form.weights, *(item.region.astype(np.float64) for item in form.supplements)])
     laws = laws.reshape(len(counts), counts.shape[1], -1)
     shares: NDArray[np.float64] = laws / np.maximum(laws.sum(axis=2, keepdims=True), np.finfo(float).tiny)
-    return (counts[:, :, None] * shares).sum(axis=0).reshape(cells.shape)
+    return (counts[:, :, None] * shares).reshape(-1, *cells.shape)
 
 
 def _visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ class RowSet:
 
     `rows` int64 [n]: rows of data set `source`; virtual ones (base row x V + value) where it has a derived attribute, base rows
     where `visit_law` is given. `label` int64 [n]: classes of the study, after noise; `true_label`: before. `group`, `environment`
-    int64 [n] number `group_names` and `environment_names`. `weight` float64 [n]: the sampler's probabilities, sum 1. `origin`
+    int64 [n] number `group_names` and `environment_names`. `weight` float64 [n]: the probabilities of `sampler`, sum 1. `origin`
     int8 [n]: 0 by weights, i by the i-th supplement. `visit_law` float64 [n, V]: at each visit the value of the derived
     attribute is drawn by it, and `visit_step` times the value is to be added to the group and to the environment.
     `environment_sizes`: how many values each attribute has that makes environments, the last one's running fastest.
@@ -47,6 +47,7 @@ class RowSet:
     visit_law: NDArray[np.float64] | None = None
     visit_step: tuple[int, int] = (0, 0)
     environment_sizes: tuple[int, ...] = ()
+    sampler: str = "uniform"
 
     def __len__(self) -> int:
         return len(self.rows)
