@@ -56,7 +56,7 @@ class ColoredMnist(PreparedSource):
     as environments 0.2 and 0.1, the last 10,000 are environment 0.9, and MNIST's own test rows are left out. Their test
     environment also chose their settings. Who is flipped is drawn by seed, so no row is theirs. `channels: 3` adds an empty blue.
 
-    References: M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz, Invariant risk minimization, 2019, section 5.1 and its program;
+    References: M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz, Invariant risk minimization, 2019, section 5.2 and its program;
     B. Kim et al., Learning not to learn: training deep neural networks with biased data, 2019; for MNIST see `mnist`.
     """
 
