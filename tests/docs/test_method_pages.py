@@ -1,0 +1,55 @@
+"""The methods' pages are what is written of their files and records now, and lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from crosswind.core.registry import listing
+from crosswind.reports.methods import effects_of, find_method
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "methods"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_methods", ROOT / "docs" / "make_methods.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_those_of_the_files_and_records(script: ModuleType) -> None:
+    made = script.pages()
+    assert len(made) >= 22 and {f"{item.name}.md" for item in listing("methods")} < set(made)
+    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    differ = sorted(name for name in {*made, *there} if made.get(name) != there.get(name))
+    assert differ == [], "run: python docs/make_methods.py"
+
+
+def test_links_lead_somewhere(script: ModuleType) -> None:
+    found = [link for text in script.pages().values() for link in re.findall(r"\]\(([^)#\s]+)", text)]
+    assert len(found) >= 22 + 16
+    assert [link for link in found if "://" not in link and not (FOLDER / link).exists()] == []
+
+
+def test_formulas_stand_apart_and_signs_are_not_set(script: ModuleType) -> None:
+    irm = script.pages()["irm.md"]
+    assert "```text\nmin over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]\n```" in irm
+    assert r"| \[0, inf) |" in irm and "```bibtex\n@article{arjovsky2019invariant" in irm
+
+
+def test_every_measured_claim_is_on_its_page(script: ModuleType) -> None:
+    made, counted = script.pages(), 0
+    for name in (path.stem for path in FOLDER.iterdir() if path.stem != "README"):
+        for claim in effects_of(find_method(name)):
+            counted += 1
+            interval = f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]"
+            assert f"| {interval} | {claim['n']} | {claim['verdict']} |" in made[f"{name}.md"], (name, claim["text"])
+    assert counted >= 30
