@@ -38,6 +38,7 @@ def study(*claims: Any) -> Study:
         ({"text": "no side"}, "s.yaml: claims.0.better: is missing"),
         ({"better": "mixed"}, "s.yaml: claims.0.text: is missing"),
         ({**GOOD, "text": ""}, "s.yaml: claims.0.text: must not be empty"),
+        ({**GOOD, "text": " \n"}, "s.yaml: claims.0.text: must not be empty"),
         ({**GOOD, "better": 3}, "claims.0.better: must be text or a mapping, not 3"),
         ({**GOOD, "metric": "f1"}, "claims.0.metric: 'f1' is not valid (valid: accuracy, worst_group, balanced_accuracy)"),
         (
@@ -122,3 +123,7 @@ def test_the_schema_knows_claims() -> None:
     schema = json_schema()
     assert schema["properties"]["claims"]["items"]["$ref"].endswith("/Claim")
     assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
+
+
+def test_a_text_over_several_lines_is_one_sentence() -> None:
+    assert study({**GOOD, "text": "images that are\n  mixed help\n"}).claims[0].text == "images that are mixed help"

@@ -70,7 +70,7 @@ def test_what_is_given_is_kept_and_a_list_is_a_choice() -> None:
     [
         (
             {"training": {"steps": 600, "lr": 0.001}},
-            "methods.erm: search asks for 5 points, and 1 are all that differ: method 'erm' draws nothing",
+            "methods.erm: search asks for 5 points, and 1 is all that differ: method 'erm' draws nothing",
         ),
         ({"search": {"points": 0}}, "search.points: must be at least 1, not 0"),
         ({"search": {"point": 3}}, "search.point: unknown field 'point', did you mean 'points'?"),

@@ -6,9 +6,9 @@ A claim is no part of a run: changing one changes what is said of the results an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from crosswind.core.errors import InputError, unknown
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from crosswind.studies.spec import Study
 
 __all__ = ["Claim", "ModelSide", "Side", "check_claims", "sides_of"]
+
+
+def _one_line(value: Any) -> Any:
+    # A folded YAML text ends with a line break, which tables would show as a sign for what cannot be printed.
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 class _Strict(BaseModel):
@@ -33,7 +38,9 @@ class ModelSide(_Strict):
 class Claim(_Strict):
     """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
 
-    text: str = Field(min_length=1, max_length=500, description="the claim in words, and whose it is")
+    text: Annotated[str, BeforeValidator(_one_line)] = Field(
+        min_length=1, max_length=500, description="the claim in words, and whose it is"
+    )
     better: str | ModelSide = Field(description="the method that is claimed to be better, or {method, model}")
     than: str | ModelSide | None = Field(default=None, description="the other side; left out: the reference of the study")
     data: str | None = Field(default=None, description="the data set; left out: each")

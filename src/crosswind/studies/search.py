@@ -52,7 +52,8 @@ def searched_points(
     loop_knobs = knobs_of(TrainingSettings)
     own, loop = _ranges(knobs, settings, path), _ranges(loop_knobs, training, where)
     found: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
-    for number in range(TRIES * search.points):
+    # Without anything to draw every try is the same one, and 10,000 points would take ten seconds to refuse.
+    for number in range(TRIES * search.points if own or loop else 1):
         values = {name: _drawn(item, stream(search.seed, "search", what, name, number)) for name, item in own.items()}
         shared = {name: _drawn(item, stream(search.seed, "search", name, number)) for name, item in loop.items()}
         key = canonical([values, shared])
@@ -64,9 +65,10 @@ def searched_points(
         found[key] = (label, resolve(knobs, {**settings, **values}, path, what), train)
         if len(found) == search.points:
             return tuple(found.values())
+    number_told = "1 is" if len(found) == 1 else f"{len(found)} are"
     raise InputError(
         path,
-        f"search asks for {search.points} points, and {len(found)} are all that differ: {what} draws "
+        f"search asks for {search.points} points, and {number_told} all that differ: {what} draws "
         f"{', '.join([*own, *loop]) or 'nothing'}; leave out 'training.lr', or give it a list",
     )
 
