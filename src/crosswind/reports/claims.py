@@ -212,8 +212,8 @@ def _notes(found: list[Judgement]) -> list[str]:
     done = [item for item in found if item.verdict != NOT_RUN]
     notes = [
         f'The better side minus the other at the same seed, then the mean over seeds. "{HOLDS}": the 95% t-interval lies above 0; '
-        f'"{OPPOSITE}": below; "{CANNOT_TELL}": it has 0 in it, or the seeds show no spread. That is no finding that the sides '
-        "are equal."
+        f'"{OPPOSITE}": below; "{CANNOT_TELL}": it has 0 in it, or there is none (one seed, or seeds without spread). That is no '
+        "finding that the sides are equal."
     ]
     if len(done) > 1:
         chance = f"{len(done) * (1 - LEVEL) / 2:.2g} of {len(done)}"
