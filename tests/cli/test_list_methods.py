@@ -43,9 +43,9 @@ def test_every_row_of_the_papers_tables_is_listed_with_its_facts(capsys: Any, mo
 def test_a_narrow_screen_gets_blocks_that_fit(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     lines = said(["list", "methods"], capsys).splitlines()
-    heads = [line for line in lines if line and not line.startswith(" ")][:-1]
+    heads = [line for line in lines[: lines.index("")] if not line.startswith(" ")]
     assert len(heads) >= 21 and all(" cost " in line for line in heads)
-    assert max(len(line) for line in lines[: lines.index("")]) <= 60
+    assert max(map(len, lines)) <= 60
 
 
 def test_a_card_says_what_a_user_must_know(capsys: Any) -> None:

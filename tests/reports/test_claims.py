@@ -71,9 +71,9 @@ def test_the_numbers_by_hand() -> None:
     found = judged(ERM + several("irm", [0.70, 0.73, 0.73]), claim(), claim(metric="worst_group"))
     table = claim_table("mini", found)
     assert table is not None and table.title == "Claims (mini, digits, shift SC, size few, mlp, set test, selection best-id)"
-    assert table.columns == ("claim", "better", "than", "score", "difference", "95% interval", "seeds", "verdict")
-    assert table.rows[0] == (1, "irm", "erm", "accuracy", "+0.100", "+0.075 to +0.125", 3, HOLDS)
-    assert table.rows[1] == (2, "irm", "erm", "worst group", "+0.050", "+0.038 to +0.062", 3, HOLDS)
+    assert table.columns == ("claim", "verdict", "better", "than", "score", "difference", "95% interval", "seeds")
+    assert table.rows[0] == (1, HOLDS, "irm", "erm", "accuracy", "+0.100", "+0.075 to +0.125", 3)
+    assert table.rows[1] == (2, HOLDS, "irm", "erm", "worst group", "+0.050", "+0.038 to +0.062", 3)
     assert table.notes[:2] == ("Claim 1: it helps", "Claim 2: it helps")
     assert any("about 0.05 of 2 would hold by chance" in note for note in table.notes)
     numbers = claim_number_table("mini", found)
@@ -111,7 +111,7 @@ def test_nothing_is_said_before_all_runs_of_both_sides_have_ended(status: str) -
     rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status=status)
     found = judged(rows, claim())
     table = claim_table("mini", found)
-    assert table is not None and table.rows == ((1, "irm", "erm", None, None, 0, NOT_RUN),)
+    assert table is not None and table.rows == ((1, NOT_RUN, "irm", "erm", None, None, 0),)
     assert any(note.startswith("not run yet: 1 of 1 wait") for note in table.notes)
 
 
@@ -119,14 +119,14 @@ def test_failed_runs_are_told_and_leave_their_seed_out() -> None:
     rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status="failed")
     found = judged(rows, claim())  # 0.10, 0.11: sd 0.00707, half-width 12.706 * 0.00707 / sqrt 2 = 0.0635
     table = claim_table("mini", found)
-    assert table is not None and table.rows == ((1, "irm", "erm", "+0.105", "+0.041 to +0.169", 2, HOLDS),)
+    assert table is not None and table.rows == ((1, HOLDS, "irm", "erm", "+0.105", "+0.041 to +0.169", 2),)
     assert "Claim 1 under SC: failed runs: irm on mlp 1; seeds without a partner, left out: 1." in table.notes
 
 
 def test_grids_of_two_sizes_are_warned_of() -> None:
     irm = several("irm", [0.70, 0.73, 0.73], point="a", validation=0.9) + several("irm", [0.5, 0.5, 0.5], point="b")
     table = claim_table("mini", judged(ERM + irm, claim()))
-    assert table is not None and table.rows[0][-1] == HOLDS
+    assert table is not None and table.rows[0][1] == HOLDS
     told = "WARNING: the sides did not try equally many points: irm on mlp 2, erm on mlp 1 (claim 1)."
     assert any(note.startswith(told) for note in table.notes)
     erm = several("erm", [0.5, 0.5, 0.5], point="a") + several("erm", [0.60, 0.62, 0.64], point="b", validation=0.9)

@@ -81,8 +81,8 @@ def _print_methods() -> None:
     titles = ("name", "kind", "cost", "needs", "hooks", "family (paper)", "what it does")
     for line in _columns(titles, rows, width) if width >= NARROW else _blocks(titles, rows, width):
         typer.echo(line)
-    told = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so."
-    typer.echo(f"\n{told} An architecture is named in `models` of a study.")
+    told = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so. "
+    typer.echo("\n" + textwrap.fill(f"{told}An architecture is named in `models` of a study.", max(20, width)))
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:

@@ -144,8 +144,9 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
         )
         about = _about(item)
         seeds = 0 if difference is None else difference.n
-        rows.append((item.number, *(about[name] for name in varying), mean, interval, seeds, item.verdict))
-    columns = ("claim", *varying, "difference", "95% interval", "seeds", "verdict")
+        rows.append((item.number, item.verdict, *(about[name] for name in varying), mean, interval, seeds))
+    # The verdict first: on a phone the rest is reached by scrolling.
+    columns = ("claim", "verdict", *varying, "difference", "95% interval", "seeds")
     notes = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
     title = f"Claims ({', '.join(part for part in (study, *shared) if part)})"
     return Table(f"claims-{_slug(study)}", title, columns, tuple(rows), (*notes, *_notes(found)), keys=1)
