@@ -269,8 +269,6 @@ def main() -> None:
     if options.table:
         print(table(json.loads(options.table.read_text(encoding="utf-8"))))
         return
-    from study import machine
-
     torch.set_num_threads(1)
     keep_freed_memory()
     kept = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"files": {}, "results": {}}
@@ -287,15 +285,25 @@ def main() -> None:
             print(f"{model:11} {name:14} time {entry['time']:.3f} ({entry['low']:.2f}-{entry['high']:.2f})  arithmetic "
                   f"{entry['flops']:.3f}  views {entry['views']:.2f}  time / arithmetic {over(entry):.3f}  "
                   f"memory {entry['memory']:.2f}  ERM {entry['ms']:.1f} ms", flush=True)  # fmt: skip
+        keep(options.out, kept)  # a long measurement that is stopped has what it measured
+
+
+def keep(path: Path, kept: dict[str, Any]) -> None:
+    """Write the record, whole or not at all."""
+    from study import machine
+
+    found = kept["results"]
     ordered = {name: {model: found[name][model] for model in MODELS if model in found[name]} for name in sorted(found)}
-    kept = {
+    whole = {
         "machine": machine(),
         "settings": {"batch": BATCH, "rows": ROWS, "run": RUN, "models": {model: MODELS[model][0] for model in MODELS}},
         "files": dict(sorted(kept["files"].items())),
         "results": ordered,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_suffix(".part")
+    staged.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    staged.replace(path)
 
 
 if __name__ == "__main__":
