@@ -75,6 +75,11 @@ GOOD: dict[str, Any] = {
     "training": {"steps": 2, "validate_every": 1, "batch": 8, "optimiser": "adam", "device": "cpu", "patience": 3},
     "selection": ["best-id", "last"],
     "reference": "erm",
+    "search": None,
+    "claims": [
+        {"text": "it helps", "better": "groupdro", "shift": "SC", "set": "other", "metric": "worst_group", "rule": "last"},
+        {"text": "it is wide", "better": {"method": "erm", "model": "mlp"}, "than": {"method": "erm", "model": "small-cnn"}},
+    ],
     "seeds": [0, 1],
     "split_seed": 3,
     "keep": "none",
