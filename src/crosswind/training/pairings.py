@@ -128,15 +128,15 @@ def _of_environments(pairing: Pairing) -> list[str]:
 
 def _of_groups(pairing: Pairing) -> list[str]:
     found = []
-    many, undrawn = len(pairing.group_rows), pairing.undrawn_groups
+    # Without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
+    undrawn = pairing.undrawn_groups
     absent = sum(not count > 0 for count in pairing.group_rows) - len(undrawn)
     if undrawn:
         found.append(f"cannot weigh groups of which the sampler {pairing.sampler} never draws a row: {_shown(undrawn)}")
     if absent:
-        found.append(f"cannot weigh groups that training does not show, which {absent} of {many} are")
-    single = sum(count == 1 for count in pairing.group_rows)
-    if single:
-        found.append(f"draws groups evenly, and {single} of {many} have a single training row, which is repeated")
+        found.append("cannot weigh groups that training does not show")
+    if any(count == 1 for count in pairing.group_rows):
+        found.append("draws groups evenly, and some have a single training row, which is repeated")
     if pairing.groups_tied:
         found.append("weighs groups, but every class has training rows of one group only, so it weighs classes")
     return found
