@@ -61,6 +61,8 @@ def test_a_card_says_what_a_user_must_know(capsys: Any) -> None:
         assert words in card, words
     assert "resnet50  (architecture)" in said(["show", "method", "resnet50"], capsys)
     assert "models: [resnet50]" in said(["show", "method", "resnet50"], capsys)
+    assert _status(["show", "method", "resnet5"]) == 2
+    assert "unknown method 'resnet5', did you mean 'resnet50'?" in capsys.readouterr().err
 
 
 def test_needs_and_ranges_in_words() -> None:

@@ -80,3 +80,12 @@ def test_what_cannot_be_converted_is_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             convert_weights(source, into, sha256=digest, like=like)
     assert not into.exists()
+
+
+def test_what_is_named_is_whole_or_not_there(tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(2)}, tmp_path / "a.pth")
+    (tmp_path / "taken.safetensors").mkdir()
+    for into in (tmp_path / "nowhere" / "b.safetensors", tmp_path / "taken.safetensors"):
+        with pytest.raises(InputError, match=r"into: '.*safetensors' cannot be written"):
+            convert_weights(tmp_path / "a.pth", into, sha256=file_hash(tmp_path / "a.pth"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pth", "taken.safetensors"]

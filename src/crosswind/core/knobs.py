@@ -213,7 +213,7 @@ class Needs:
             ("unlabelled test rows", self.adapts),
             (f"{self.norm} norm", self.norm),
             (f"{' or '.join(str(number) for number in self.channels)} channels", self.channels),
-            (f"batches of {self.rows} rows", self.rows),
+            (f"batches of at least {self.rows} rows", self.rows),
         )
         return [phrase for phrase, wanted in phrases if wanted]
 

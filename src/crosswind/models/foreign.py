@@ -36,9 +36,18 @@ def convert_weights(source: str | Path, into: str | Path, *, sha256: str, like: 
     weights = _tensors(source)
     if like is not None:
         weights = _renamed(weights, like.state_dict(), source.name)
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    save_file({key: value.clone().contiguous() for key, value in weights.items()}, into, {"source": source.name, "sha256": sha256})
+    staged = into.with_suffix(".part")  # a file that is named is whole
+    try:
+        save_file(
+            {key: value.clone().contiguous() for key, value in weights.items()}, staged, {"source": source.name, "sha256": sha256}
+        )
+        staged.replace(into)
+    except (OSError, SafetensorError) as error:
+        staged.unlink(missing_ok=True)
+        raise InputError("into", f"{str(into)!r} cannot be written ({one_line(str(error), 200)})") from None
     return file_hash(into)
 
 

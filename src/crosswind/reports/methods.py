@@ -7,11 +7,12 @@ Facts come from the files of methods and models. What a step costs and where a m
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import Facts, facts, listing
 
 __all__ = [
@@ -40,8 +41,13 @@ def listed_methods() -> list[Facts]:
 
 def find_method(name: str, field: str = "NAME") -> Facts:
     """The facts of a method, an augmentation or an architecture; an unknown name is an `InputError` on `field`."""
-    found = next((item for item in _architectures() if item.name == name), None)
-    return found if found is not None else facts("methods", name, field)
+    known = {item.name: item for item in listed_methods()}
+    if name in known:
+        return known[name]
+    try:
+        return facts("methods", name, field)  # it also looks into the modules that the environment names
+    except InputError:
+        raise unknown(field, "method", name, known) from None
 
 
 def method_row(known: Facts) -> dict[str, Any]:
@@ -163,5 +169,5 @@ def _record(name: str) -> Mapping[str, Any]:
 
 def _records() -> Path:
     package = Path(__file__).resolve().parents[1]
-    inside: Sequence[Path] = [package / "_records"]
-    return next((path for path in inside if path.is_dir()), package.parents[1] / "benchmarks" / "results")
+    inside = package / "_records"
+    return inside if inside.is_dir() else package.parents[1] / "benchmarks" / "results"

@@ -16,7 +16,7 @@ from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.types import canonical, file_hash
 from crosswind.models.form import check_extra, check_form
-from crosswind.studies.search import searched_points
+from crosswind.studies.search import point_value, searched_points
 from crosswind.studies.spec import Study
 from crosswind.training.settings import TrainingSettings
 
@@ -261,9 +261,5 @@ def grid_of(knobs: tuple[Knob, ...], settings: Mapping[str, Any], path: str, wha
     for chosen in itertools.product(*axes.values()):
         picked = dict(zip(axes, chosen, strict=True))
         resolved = resolve(knobs, {**settings, **picked}, path, what)
-        out.append((", ".join(f"{name}={_short(value)}" for name, value in picked.items()), resolved))
+        out.append((", ".join(f"{name}={point_value(value)}" for name, value in picked.items()), resolved))
     return out
-
-
-def _short(value: Any) -> str:
-    return format(value, "g") if isinstance(value, float) else str(value)

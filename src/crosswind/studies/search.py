@@ -20,7 +20,7 @@ from crosswind.core.seeds import stream
 from crosswind.core.types import canonical
 from crosswind.training.settings import TrainingSettings
 
-__all__ = ["Search", "searched_points"]
+__all__ = ["Search", "point_value", "searched_points"]
 
 TRIES = 50
 """Draws a point before it is said that there are no more that differ."""
@@ -59,7 +59,7 @@ def searched_points(
         key = canonical([values, shared])
         if key in found:
             continue
-        label = ", ".join(f"{name}={_short(value)}" for name, value in {**values, **shared}.items())
+        label = ", ".join(f"{name}={point_value(value)}" for name, value in {**values, **shared}.items())
         train = resolve(loop_knobs, {**training, **shared}, where, "the training loop")
         TrainingSettings.of(train, where)
         found[key] = (label, resolve(knobs, {**settings, **values}, path, what), train)
@@ -88,7 +88,8 @@ def _ranges(knobs: tuple[Knob, ...], given: Mapping[str, Any], path: str) -> dic
     return out
 
 
-def _short(value: Any) -> str:
+def point_value(value: Any) -> str:
+    """A setting as the label of a point spells it."""
     return format(value, "g") if isinstance(value, float) else str(value)
 
 
