@@ -1,13 +1,18 @@
 """Does each method help where its paper says that it does: studies with claims, run and recorded with the figures of every seed.
 
-    python benchmarks/effects.py [NAME ...] [--workers N] [--keep DIR]   run studies (default: all) and write their records
-    python benchmarks/effects.py --check                                 say which records are stale; status 1 if one is
-    python benchmarks/effects.py --table                                 print the tables of the records
+    python benchmarks/effects.py NAME ...              explore: run studies as their files say; no record is written
+    python benchmarks/effects.py [NAME ...] --confirm  run studies (default: all) on held-out rows and seeds, and record them
+    python benchmarks/effects.py --check               say which records are stale; status 1 if one is
+    python benchmarks/effects.py --table               print the tables of the page
 
 A subject is benchmarks/effects/NAME.yaml, an ordinary study with `claims`; its record is benchmarks/results/effects/NAME.json.
+The split seed and the seeds in that file are for exploring: for choosing a task and its settings. A record is made by --confirm
+alone, on a split seed and seeds from benchmarks/confirmation.yaml, which nothing else reads. Before a study is confirmed, the
+hash of its file and the time go to benchmarks/results/effects-confirmations.json. A study that was changed after a confirmation is
+another form of it: it is confirmed on rows and seeds of its own, and its record says how many forms there were.
 Both sides of every claim must search equally many points and have at least eight seeds. A record is stale once the study, its
 claims or the file of its method changed. Runs go to a scratch store, or to DIR/NAME, which goes on after a stop. A record is
-replaced when its study is whole: a failed run or a stop leaves the old one. The page's table is renewed with it.
+replaced when its study is whole: a failed run or a stop leaves the old one. The page's tables are renewed with it.
 Up to 6 minutes a study on two quiet cores.
 """
 
@@ -20,11 +25,24 @@ import platform
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from effects_table import PAGE, RECORDS, STUDIES, page, records, stale, study_hashes, study_names, subject_files, table
+from effects_table import (
+    CONFIRMATIONS,
+    PAGE,
+    RECORDS,
+    STUDIES,
+    page,
+    records,
+    stale,
+    study_hashes,
+    study_names,
+    subject_files,
+    table,
+    tables,
+)
 
 from crosswind.api import run_study
 from crosswind.core.errors import CrosswindError
@@ -36,6 +54,7 @@ from crosswind.studies.reading import read_study_file
 from crosswind.studies.spec import Study, load_study
 
 LEAST_SEEDS = 8
+HELD_OUT = Path(__file__).resolve().parent / "confirmation.yaml"
 
 
 def check_plan(path: Path) -> Study:
@@ -60,13 +79,36 @@ def check_plan(path: Path) -> Study:
     return study
 
 
-def recorded(name: str, workers: int, folder: Path) -> dict[str, Any]:
+def held_out(name: str, form: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The form of a study that is to be confirmed, with the `split_seed` and the `seeds`, so many, that are its own.
+
+    `form` has the hashes of what would be confirmed. A new form is written down with the time before anything runs, so that
+    every look at held-out rows is counted; a form that is known is confirmed on what it was confirmed on before.
+    """
+    began = json.loads(CONFIRMATIONS.read_text(encoding="utf-8")) if CONFIRMATIONS.exists() else {}
+    forms = began.setdefault(name, [])
+    known = next((item for item in forms if all(item[key] == value for key, value in form.items())), None)
+    if known is None:
+        known = {"form": len(forms) + 1, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **form}
+        forms.append(known)
+        write_atomically(CONFIRMATIONS, (json.dumps(began, indent=1, sort_keys=True) + "\n").encode())
+    base = read_study_file(HELD_OUT)
+    first = base["first_seed"] + 1000 * known["form"]
+    return {**known, "split_seed": base["split_seed"] + known["form"], "seeds": list(range(first, first + number))}
+
+
+def recorded(name: str, workers: int, folder: Path, confirm: bool) -> dict[str, Any]:
     """Run a study in `folder` and return its record. Raises `SystemExit` where there can be none."""
     path = STUDIES / f"{name}.yaml"
     study = check_plan(path)
     values = read_study_file(path)
     # Of the files as they are when the runs begin: one that is changed meanwhile makes the record stale.
-    hashes, files = study_hashes(values), subject_files(name, values)
+    form = {"study_sha256": study_hashes(values), "files": subject_files(name, values)}
+    if confirm:
+        rows = held_out(name, form, len(study.seed_list))
+    else:
+        rows = {**form, "form": None, "began": None, "split_seed": study.split_seed, "seeds": study.seed_list}
+    settings = [f"{key}={json.dumps(rows[key])}" for key in ("split_seed", "seeds")]
     wall, cpu = time.perf_counter(), _cpu_seconds()
     shown = {"at": 0.0}
 
@@ -76,7 +118,7 @@ def recorded(name: str, workers: int, folder: Path) -> dict[str, Any]:
             left = "" if progress.left is None else f", about {progress.left / 60:.0f} min left"
             print(f"{name}: {progress.done} of {progress.total} runs{left}", flush=True)
 
-    results = run_study(path, folder, workers=workers, on_event=show)
+    results = run_study(path, folder, workers=workers, settings=settings, on_event=show)
     seconds, spent = time.perf_counter() - wall, _cpu_seconds() - cpu
     rows = [row for row in results.rows if row.get("role") != "base"]
     if results.summary.failed:
@@ -86,15 +128,14 @@ def recorded(name: str, workers: int, folder: Path) -> dict[str, Any]:
     done = results.summary.finished + results.summary.diverged
     return {
         "name": name,
-        "command": f"python benchmarks/effects.py {name} --workers {workers}",
+        "command": f"python benchmarks/effects.py {name} --workers {workers}" + (" --confirm" if confirm else ""),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "seconds": round(seconds, 1),
         # Of a store that was there already only a part was done now.
         "cpu_seconds": round(spent, 1) if results.summary.executed == done else None,
         "runs": {"finished": results.summary.finished, "diverged": results.summary.diverged, "failed": results.summary.failed},
         "machine": machine(),
-        "study_sha256": hashes,
-        "files": files,
+        **rows,
         "claims": [_claim(item) for item in judged],
     }
 
@@ -152,15 +193,25 @@ def _cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def run(names: Sequence[str], workers: int, keep: Path | None) -> None:
-    """Run the studies one after the other; each record is written when its study is whole."""
+def explore(names: Sequence[str], workers: int, keep: Path | None) -> None:
+    """Run studies as their files say and print what comes out; no record is written."""
     for name in names:
-        with tempfile.TemporaryDirectory() as scratch:
-            record = recorded(name, workers, Path(scratch, name) if keep is None else keep / name)
+        print(table({name: _run(name, workers, keep, False)}), flush=True)
+
+
+def confirm(names: Sequence[str], workers: int, keep: Path | None) -> None:
+    """Run studies on held-out rows and seeds; each record is written when its study is whole."""
+    for name in names:
+        record = _run(name, workers, keep, True)
         RECORDS.mkdir(parents=True, exist_ok=True)
         write_atomically(RECORDS / f"{name}.json", (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
         write_atomically(PAGE, page(PAGE.read_text(encoding="utf-8"), records()).encode())
         print(table({name: record}), flush=True)
+
+
+def _run(name: str, workers: int, keep: Path | None, confirmed: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        return recorded(name, workers, Path(scratch, name) if keep is None else keep / name, confirmed)
 
 
 def check() -> int:
@@ -177,14 +228,15 @@ def check() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="subjects; default: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="subjects; with --confirm all by default")
+    parser.add_argument("--confirm", action="store_true", help="run on held-out rows and seeds, and write the records")
     parser.add_argument("--workers", type=int, default=1, help="runs at once")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the stores in DIR, and go on from what they hold")
     parser.add_argument("--table", action="store_true", help="print the tables of the records and stop")
     parser.add_argument("--check", action="store_true", help="say which records are stale and stop")
     options = parser.parse_args()
     if options.table:
-        print(table(records()), end="")
+        print(tables(records()), end="")
         return 0
     if options.check:
         return check()
@@ -193,8 +245,10 @@ def main() -> int:
     unknown = sorted(set(options.names) - set(study_names()))
     if unknown:
         parser.error(f"unknown subject {unknown[0]!r}; there are {', '.join(study_names())}")
+    if not options.names and not options.confirm:
+        parser.error(f"name the studies to explore; there are {', '.join(study_names())}")
     try:
-        run(options.names or study_names(), options.workers, options.keep)
+        (confirm if options.confirm else explore)(options.names or study_names(), options.workers, options.keep)
     except CrosswindError as error:
         raise SystemExit(str(error)) from None
     return 0

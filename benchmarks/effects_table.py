@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from crosswind.studies.reading import read_study_file
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "benchmarks" / "effects"
 RECORDS = ROOT / "benchmarks" / "results" / "effects"
+CONFIRMATIONS = ROOT / "benchmarks" / "results" / "effects-confirmations.json"
+FIRST = ROOT / "benchmarks" / "results" / "effects-first.json"
+NOTES = ROOT / "benchmarks" / "effects-notes.yaml"
 PAGE = STUDIES / "README.md"
 MARK = "<!-- Below this line: what `python benchmarks/effects.py --table` prints. -->"
 UNTOLD = ("name", "about", "claims")
@@ -86,6 +89,12 @@ def stale(name: str, record: Mapping[str, Any] | None) -> str:
     return f"{', '.join(changed)} changed" if changed else ""
 
 
+def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """All that stands on the page: the claims, why verdicts are not what they first were, and the tasks that were tried."""
+    notes = read_study_file(NOTES)
+    return f"{table(found)}\n## Changed verdicts\n\n{_changes(found, notes)}\n## Tasks that were tried and left\n\n{_tried(notes)}"
+
+
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """A row a claim, in Markdown."""
     heads = [
@@ -95,16 +104,67 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
         "compared with",
         "claimed better",
         "difference [95% interval]",
+        "adjusted p",
         "seeds",
         "points",
         "verdict",
+        "first table",
     ]
-    heads += ["CPU minutes", "file"]
+    heads += ["form", "CPU minutes", "file"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for name, record in found.items():
         minutes = "" if record["cpu_seconds"] is None else f"{record['cpu_seconds'] / 60:.1f}"
         shas = ", ".join(sha[:12] for sha in record["files"].values())
-        lines += [f"| {' | '.join(_cells(name, claim))} | {minutes} | {shas} |" for claim in record["claims"]]
+        form = str(record["form"] or "explored")
+        lines += [f"| {' | '.join(_cells(name, claim))} | {form} | {minutes} | {shas} |" for claim in record["claims"]]
+    return "\n".join(lines) + "\n"
+
+
+def first_verdict(name: str, claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The same claim as the first table had it; None where it was not there. Its selection rule may have been another."""
+    sides = {
+        f"{side}{end}": claim["sides"][side][key]
+        for side in ("better", "than")
+        for end, key in (("", "method"), ("_model", "model"))
+    }
+    about = {key: claim[key] for key in ("text", "data", "shift", "size", "set", "metric")} | sides
+    every = json.loads(FIRST.read_text(encoding="utf-8")).get(name, [])
+    return next((item for item in every if all(item[key] == value for key, value in about.items())), None)
+
+
+def unexplained(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The claims whose verdict is not that of the first table, and of which the notes do not say why."""
+    notes = read_study_file(NOTES)
+    return [f"{name}: {claim['text']} ({claim['shift']})" for name, claim, _ in _changed(found) if _why(notes, name, claim) is None]
+
+
+def _changed(found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    for name, record in found.items():
+        for claim in record["claims"]:
+            first = first_verdict(name, claim)
+            if first is not None and first["verdict"] != claim["verdict"]:
+                yield name, claim, first
+
+
+def _why(notes: Mapping[str, Any], name: str, claim: Mapping[str, Any]) -> str | None:
+    for item in (notes.get(name) or {}).get("changed", []):
+        if item["claim"] == claim["text"] and item.get("shift") in (None, claim["shift"]):
+            return str(item["why"])
+    return None
+
+
+def _changes(found: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]) -> str:
+    lines = []
+    for name, claim, first in _changed(found):
+        told = f'* {name}, {_escaped(claim["text"])}: first "{first["verdict"]}", now "{claim["verdict"]}".'
+        lines.append(f"{told} {_why(notes, name, claim) or ''}".rstrip())
+    return "\n".join(lines or ["No verdict has changed."]) + "\n"
+
+
+def _tried(notes: Mapping[str, Any]) -> str:
+    lines = ["| subject | task | what was seen |", "|---|---|---|"]
+    for name, about in notes.items():
+        lines += [f"| {name} | {_escaped(item['task'])} | {_escaped(item['seen'])} |" for item in about.get("tried", [])]
     return "\n".join(lines) + "\n"
 
 
@@ -112,6 +172,7 @@ def _cells(name: str, claim: Mapping[str, Any]) -> list[str]:
     where = f"{claim['data']}, {claim['shift']}, {claim['model']}, {claim['set']}, {claim['rule']}"
     better, than = (claim["sides"][side] for side in ("better", "than"))
     score = claim["metric"].replace("_", " ")
+    first = first_verdict(name, claim)
     return [
         f"[{name}]({name}.yaml)",
         _escaped(where),
@@ -119,9 +180,11 @@ def _cells(name: str, claim: Mapping[str, Any]) -> list[str]:
         _escaped(f"{_side(than, better)} {claim['than']:.3f}"),
         _escaped(f"{_side(better, than)} {claim['better']:.3f}" + ("" if score == "accuracy" else f" ({score})")),
         f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]",
+        "" if claim["p_adjusted"] is None else f"{claim['p_adjusted']:.2g} of {claim['family']}",
         str(claim["n"]),
         str(better["points"]),
         claim["verdict"],
+        "" if first is None else f"{first['verdict']}: {first['difference']:+.3f} [{first['low']:+.3f}, {first['high']:+.3f}]",
     ]
 
 
@@ -135,8 +198,8 @@ def _escaped(text: str) -> str:
 
 
 def page(text: str, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page with its table renewed."""
+    """The page with its tables renewed."""
     head, mark, _ = text.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has lost the line that its table comes after: {MARK}")
-    return f"{head}{MARK}\n\n{table(found)}"
+    return f"{head}{MARK}\n\n{tables(found)}"

@@ -8,7 +8,23 @@ from typing import Any
 
 import pytest
 from benchmarks import effects_table
-from benchmarks.effects_table import MARK, PAGE, STUDIES, page, records, stale, study_hashes, study_names, subject_files, table
+from benchmarks.effects_table import (
+    CONFIRMATIONS,
+    FIRST,
+    MARK,
+    NOTES,
+    PAGE,
+    STUDIES,
+    page,
+    records,
+    stale,
+    study_hashes,
+    study_names,
+    subject_files,
+    table,
+    tables,
+    unexplained,
+)
 
 from crosswind.core.registry import listing
 from crosswind.evaluation.compare import paired
@@ -47,8 +63,42 @@ def test_records_are_fresh_and_fair(name: str) -> None:
         assert found is not None and found.low is not None and found.high is not None
         told = [claim[what] for what in ("difference", "low", "high", "n")]
         assert told == pytest.approx([found.mean, found.low, found.high, found.n], abs=2e-6)
-        verdict = "cannot tell" if not found.excludes_zero else "holds" if found.low > 0 else "the opposite holds"
-        assert claim["verdict"] == verdict
+    assert [claim["p_adjusted"] for claim in record["claims"]] == pytest.approx(_holm([claim["p"] for claim in record["claims"]]))
+    for claim in record["claims"]:
+        sure = claim["p_adjusted"] < 0.05
+        assert claim["verdict"] == ("cannot tell" if not sure else "holds" if claim["difference"] > 0 else "the opposite holds")
+
+
+def _holm(p_values: list[float]) -> list[float]:
+    """By the definition of Holm (1979): the largest of (m - j) p_(j) over the j-th smallest up to it, at most 1."""
+    ordered = sorted(p_values)
+    return [min(1.0, max((len(ordered) - j) * q for j, q in enumerate(ordered) if q <= p)) for p in p_values]
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_records_come_from_rows_and_seeds_that_nobody_explored(name: str) -> None:
+    record, values = FOUND[name], read_study_file(STUDIES / f"{name}.yaml")
+    forms = json.loads(CONFIRMATIONS.read_text(encoding="utf-8"))[name]
+    form = forms[record["form"] - 1]
+    assert [item["form"] for item in forms] == list(range(1, len(forms) + 1)) and record["form"] == len(forms)
+    assert all(record[key] == form[key] for key in ("study_sha256", "files", "began")) and form["began"][:10] <= record["date"]
+    assert record["split_seed"] == 40000 + record["form"] != values.get("split_seed", 0)
+    explored = values["seeds"] if isinstance(values["seeds"], list) else range(values["seeds"])
+    first = 500000 + 1000 * record["form"]
+    assert record["seeds"] == list(range(first, first + len(explored))) and not set(record["seeds"]) & set(explored)
+    for claim in record["claims"]:
+        assert set(map(int, claim["sides"]["better"]["values"])) <= set(record["seeds"])
+
+
+def test_every_changed_verdict_is_explained_and_every_note_is_about_something() -> None:
+    first = json.loads(FIRST.read_text(encoding="utf-8"))
+    assert sum(map(len, first.values())) == 71 and set(first) == subjects()
+    assert unexplained(FOUND) == []
+    notes = read_study_file(NOTES)
+    assert set(notes) <= subjects() and sum(len(about.get("tried", [])) for about in notes.values()) >= 22
+    for name, about in notes.items():
+        for item in about.get("changed", []):
+            assert item["claim"] in [claim["text"] for claim in FOUND[name]["claims"]]
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
@@ -61,7 +111,7 @@ def test_every_study_says_what_is_claimed_where(name: str) -> None:
 def test_the_page_has_the_tables_of_the_records() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text, FOUND) == text, "run: python benchmarks/effects.py --table"
-    assert text.count(MARK) == 1 and text.endswith(table(FOUND))
+    assert text.count(MARK) == 1 and text.endswith(tables(FOUND))
 
 
 def side(values: dict[str, float]) -> dict[str, Any]:
@@ -71,15 +121,20 @@ def side(values: dict[str, float]) -> dict[str, Any]:
 def test_a_row_by_hand() -> None:
     claim = {"data": "digits", "shift": "SC", "size": "few", "model": "mlp", "set": "test", "rule": "last", "text": "a | b\nc"}
     claim |= {"metric": "worst_group", "better": 0.7, "than": 0.65, "difference": 0.05, "low": 0.01, "high": 0.09, "n": 8}
-    claim |= {"verdict": "holds", "sides": {"better": side({}), "than": {**side({}), "method": "erm"}}}
-    record = {"claims": [claim], "cpu_seconds": 90.0, "files": {"a.py": "0123456789abcdef", "b.py": "fedcba9876543210"}}
+    claim |= {
+        "p_adjusted": 0.0123,
+        "family": 4,
+        "verdict": "holds",
+        "sides": {"better": side({}), "than": {**side({}), "method": "erm"}},
+    }
+    record = {"claims": [claim], "form": 2, "cpu_seconds": 90.0, "files": {"a.py": "0123456789abcdef", "b.py": "fedcba9876543210"}}
     assert table({"irm": record}).splitlines()[2] == (
         "| [irm](irm.yaml) | digits, SC, mlp, test, last | a \\| b c | erm 0.650 | m 0.700 (worst group) | +0.050 [+0.010, +0.090] "
-        "| 8 | 4 | holds | 1.5 | 0123456789ab, fedcba987654 |"
+        "| 0.012 of 4 | 8 | 4 | holds |  | 2 | 1.5 | 0123456789ab, fedcba987654 |"
     )
     models = {**claim, "metric": "accuracy", "sides": {"better": {**side({}), "model": "resnet18"}, "than": side({})}}
     row = table({"irm": {**record, "claims": [models], "cpu_seconds": None}}).splitlines()[2]
-    assert "| mlp 0.650 | resnet18 0.700 |" in row and "| holds |  |" in row
+    assert "| mlp 0.650 | resnet18 0.700 |" in row and "| holds |  | 2 |  |" in row
 
 
 STUDY = """# what is claimed
@@ -104,10 +159,13 @@ def scratch(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "records").mkdir()
     (tmp_path / "groupdro.yaml").write_text(STUDY, encoding="utf-8")
     (tmp_path / "README.md").write_text(f"words\n{MARK}\nold", encoding="utf-8")
+    (tmp_path / "notes.yml").write_text("{}", encoding="utf-8")
+    (tmp_path / "first.json").write_text("{}", encoding="utf-8")
+    places = {"STUDIES": "", "RECORDS": "records", "PAGE": "README.md", "NOTES": "notes.yml", "FIRST": "first.json"}
     for module in (effects, own, effects_table):
-        for name, path in (("STUDIES", tmp_path), ("RECORDS", tmp_path / "records"), ("PAGE", tmp_path / "README.md")):
+        for name, path in {**places, "CONFIRMATIONS": "confirmations.json"}.items():
             if hasattr(module, name):
-                monkeypatch.setattr(module, name, path)
+                monkeypatch.setattr(module, name, tmp_path / path)
     return effects
 
 
@@ -147,8 +205,8 @@ def test_what_makes_a_record_stale(scratch: Any, tmp_path: Path) -> None:
 def test_what_cannot_be_recorded_is_refused_before_it_runs(scratch: Any, tmp_path: Path, old: str, new: str, says: str) -> None:
     change(tmp_path, old, new)
     with pytest.raises(SystemExit, match=says):
-        scratch.recorded("groupdro", 1, tmp_path / "store")
-    assert not (tmp_path / "store").exists()
+        scratch.recorded("groupdro", 1, tmp_path / "store", True)
+    assert not (tmp_path / "store").exists() and not (tmp_path / "confirmations.json").exists()
 
 
 def test_a_failed_run_leaves_the_old_record(scratch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,21 +220,48 @@ def test_a_failed_run_leaves_the_old_record(scratch: Any, tmp_path: Path, monkey
     (tmp_path / "records" / "groupdro.json").write_text("old", encoding="utf-8")
     monkeypatch.setattr(scratch, "run_study", lambda *_, **__: Results())
     with pytest.raises(SystemExit, match="groupdro: 2 runs failed, so nothing is recorded; the first: no memory"):
-        scratch.run(["groupdro"], 1, None)
+        scratch.confirm(["groupdro"], 1, None)
     assert (tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8") == "old"
     assert (tmp_path / "README.md").read_text(encoding="utf-8").endswith("old")
 
 
+def test_held_out_rows_are_read_by_a_confirmation_alone_and_each_form_has_its_own(
+    scratch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run_study(*_: Any, settings: list[str], **__: Any) -> Any:
+        ran.append(settings)
+        raise SystemExit("enough")
+
+    monkeypatch.setattr(scratch, "run_study", run_study)
+
+    def look(confirmed: bool) -> list[str]:
+        with pytest.raises(SystemExit, match="enough"):
+            (scratch.confirm if confirmed else scratch.explore)(["groupdro"], 1, None)
+        return ran[-1]
+
+    assert look(True) == look(True) == ["split_seed=40001", f"seeds={[*range(501000, 501008)]}"]
+    (form,) = json.loads((tmp_path / "confirmations.json").read_text())["groupdro"]
+    assert form["form"] == 1 and form["began"].endswith("Z") and set(form) == {"form", "began", "study_sha256", "files"}
+    change(tmp_path, "it helps", "it helps a little")  # another claim: what was seen must not judge it
+    assert look(True) == ["split_seed=40002", f"seeds={[*range(502000, 502008)]}"]
+    monkeypatch.setattr(scratch, "HELD_OUT", tmp_path / "gone.yaml")
+    assert look(False) == ["split_seed=0", f"seeds={[*range(8)]}"]
+    assert len(json.loads((tmp_path / "confirmations.json").read_text())["groupdro"]) == 2
+
+
 @pytest.mark.slow
-def test_a_whole_study_is_recorded_and_goes_on(scratch: Any, tmp_path: Path) -> None:
-    scratch.run(["groupdro"], 1, tmp_path / "stores")
+def test_a_whole_study_is_confirmed_and_goes_on(scratch: Any, tmp_path: Path) -> None:
+    scratch.confirm(["groupdro"], 1, tmp_path / "stores")
     record = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
     assert stale("groupdro", record) == "" and record["runs"] == {"finished": 32, "diverged": 0, "failed": 0}
+    assert record["form"] == 1 and record["split_seed"] == 40001 and record["seeds"] == [*range(501000, 501008)]
     (claim,) = record["claims"]
     assert claim["n"] == 8 and claim["sides"]["than"]["points"] == 2 and record["cpu_seconds"] > 0
     assert set(claim["sides"]["better"]["chosen"].values()) <= {"eta=0.01", "eta=0.1"}
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == f"words\n{MARK}\n\n{table({'groupdro': record})}"
-    scratch.run(["groupdro"], 1, tmp_path / "stores")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == f"words\n{MARK}\n\n{tables({'groupdro': record})}"
+    scratch.confirm(["groupdro"], 1, tmp_path / "stores")
     again = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
     assert again["claims"] == record["claims"] and again["cpu_seconds"] is None  # what is done is not done again
 
