@@ -178,11 +178,11 @@ class Needs:
     two environments with rows. `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups)
     or `"per-environment"` (equal shares of environments in every batch). `pairs`: rows that come in aligned pairs (`"view"`,
     `"instance"`, `"class"`). `taps`: names of the model stages whose features it reads. `base`: the run whose weights it starts
-    from. `switches`: knobs that say where in a run the method changes, see `switch_steps`; a run must be longer than each. `adapts`: the
-    knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive. `norm`:
-    what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the images that it can work
-    on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which the rows of one
-    environment, or of one mixture of them, are compared with each other, so that a batch must hold two of each.
+    from. `switches`: knobs that say where in a run the method changes, see `switch_steps`; a run must be longer than each.
+    `adapts`: the knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is
+    transductive. `norm`: what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the
+    images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which
+    the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must hold two of each.
     """
 
     groups: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
 
-__all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
+__all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "keyed", "steps_of"]
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 WORKER_VARIABLE = "CROSSWIND_WORKER"
@@ -59,6 +59,7 @@ class TrainingSettings:
         20, domain="[1, inf)", source="Jeon et al. 2025", doc="validations without a new best after which the run stops"
     )
     stop_at: float | None = knob(None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops")
+    select_before_switch: bool = knob(False, doc="whether a step before the method's last switch may be selected (irm)")
     precision: str = knob(
         "fp32",
         domain="{fp32, tf32, bf16, fp64}",
@@ -87,6 +88,11 @@ class TrainingSettings:
         if self.epochs is None:
             return self.steps
         return min(self.steps, steps_of(self.epochs, n_rows, self.batch))
+
+
+def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a run's key holds them: without one that is younger than stores and at its default, so that keys stay."""
+    return {name: value for name, value in settings.items() if name != "select_before_switch" or value}
 
 
 def steps_of(epochs: float, n_rows: int, batch: int) -> int:
