@@ -163,13 +163,6 @@ PAIRINGS: dict[str, Pairing] = {
     "a switch beyond the epochs": Pairing(
         {"training": {"epochs": 0.3, "steps": 1000}}, settings=lambda item: {}, of=switches, refused=everybody, words="lies beyond"
     ),
-    "a stop before the switch": Pairing(
-        {"training": {"steps": 12, "patience": 1, "validate_every": 1, "lr": 1e-9}},
-        settings=at(6),
-        of=switches,
-        told=everybody,
-        words="before its switch at step 6",
-    ),
     "a sampler by the test law": Pairing(
         {"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced", words="only among the rows of each"
     ),

@@ -174,9 +174,13 @@ def test_defaults_in_a_run_too_short_are_refused() -> None:
     assert run(IRM(), steps=501, validate_every=100, patience=None).warnings == []
 
 
-def test_run_stopped_early_before_its_switch_says_so() -> None:
-    found = run(IRM(anneal_steps=40), steps=50, validate_every=2, patience=1, lr=1e-9)
-    assert found.warnings == [f"irm stopped after {found.history[-1]['step']} steps, before its switch at step 40 (anneal_steps)"]
+def test_no_stop_rule_makes_it_erm_in_silence() -> None:
+    """Nothing is learned at this rate, so patience would end the run at once; stop_at would too."""
+    for rule in ({"patience": 1}, {"patience": None, "stop_at": 0.01}):
+        found = run(IRM(anneal_steps=40), steps=50, validate_every=2, lr=1e-30, **rule)
+        assert found.history[-1]["step"] == (44 if rule["patience"] else 42)
+        assert found.selections["best-id"].step == 42
+        assert found.warnings == []
 
 
 def test_one_environment_is_refused() -> None:

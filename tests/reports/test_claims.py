@@ -18,7 +18,7 @@ from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.results import arrange
-from crosswind.studies.claims import Claim
+from crosswind.studies.claims import Claim, rule_of
 from crosswind.studies.store import Store
 
 BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
@@ -211,3 +211,27 @@ def test_damaged_claims_end_in_one_sentence_or_are_left_out(tmp_path: Path) -> N
                 refused += 1
                 assert "is damaged: the study 'alpha' cannot be put in tables" in str(error)
     assert refused == 7  # the others name what there is nothing of
+
+
+def test_a_claim_about_runs_that_doubt_themselves_says_so() -> None:
+    irm = several("irm", [0.70, 0.73, 0.73])
+    for row in irm[:2]:
+        row["metrics"]["doubts"] = ["irm: best-id took a step before the switch"]
+    found = judged(ERM + irm, claim())
+    table, numbers = claim_table("mini", found), claim_number_table("mini", found)
+    assert table is not None and numbers is not None
+    assert found[0].verdict == HOLDS and table.rows[0][1] == f"{HOLDS} †"
+    assert "† Claim 1 under SC: irm on mlp, 1 of 3 runs: irm: best-id took a step before the switch." in table.notes
+    told = dict(zip(numbers.columns, numbers.rows[0], strict=True))
+    assert (told["verdict"], told["better_doubted"], told["than_doubted"]) == (HOLDS, 1, 0)
+
+
+def test_a_claim_on_a_score_is_judged_by_the_rule_that_chooses_by_it() -> None:
+    rules = ["best-id", "best-id-worst-group", "best-ood-worst-group"]
+    assert rule_of(claim(metric="worst_group"), rules) == "best-id-worst-group"
+    assert rule_of(claim(), rules) == rule_of(claim(metric="balanced_accuracy"), rules) == "best-id"
+    assert rule_of(claim(metric="worst_group", rule="best-id"), rules) == "best-id"
+    rows = [{**row, "rule": rule} for rule in rules[:2] for row in ERM + several("irm", [0.7, 0.73, 0.73])]
+    study = {"name": "mini", "reference": "erm", "selection": rules[:2], "claims": [claim(metric="worst_group")]}
+    (found,) = judge(arrange(rows), study)
+    assert found.place.rule == "best-id-worst-group"

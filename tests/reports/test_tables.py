@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from crosswind.reports import overviews
+from crosswind.reports.results import arrange
 from crosswind.reports.tables import Table, number_table, result_tables
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -290,3 +292,104 @@ def _numbers(table: Table, **wanted: str) -> dict[str, str]:
     rows = [row for row in csv.DictReader(io.StringIO(table.to_csv())) if all(row[key] == value for key, value in wanted.items())]
     assert len(rows) == 1
     return rows[0]
+
+
+# -- points that tie, rules by other scores, runs that doubt themselves -------------------------------------------------------
+
+
+def _points(rule: str, name: str, **points: dict[str, Any]) -> dict[int, str]:
+    """The chosen point of the one seed; each point's `metrics` on the rule's own set."""
+    rows = []
+    for point, told in points.items():
+        own = {"accuracy": 0.8, "worst_group": 0.4, "balanced_accuracy": 0.8, "nll": 0.5, "selected_step": 100, **told}
+        run = _run("SC", "irm", 0, {(rule, name): 0.0, (rule, "test"): 0.5}, point=point)
+        run[0]["metrics"] = own
+        rows += run
+    ((place, entries),) = [(place, found) for place, found in arrange(rows).entries.items() if place.set == "test"]
+    assert place.rule == rule
+    return entries["SC", "irm"].chosen
+
+
+def test_tied_points_go_to_the_lower_loss_then_the_earlier_step_then_the_first() -> None:
+    assert _points("best-id", "validation", a={}, b={"nll": 0.4, "selected_step": 900}) == {0: "b"}
+    assert _points("best-id", "validation", a={"nll": None}, b={"nll": 9.0}) == {0: "b"}
+    assert _points("best-id", "validation", a={}, b={"selected_step": 50}) == {0: "b"}
+    assert _points("best-id", "validation", a={}, b={}) == {0: "a"}
+    assert _points("last", "validation", a={}, b={"nll": 0.4}) == {0: "b"}
+    assert _points("best-id", "validation", a={"accuracy": 0.81}, b={"nll": 0.0}) == {0: "a"}
+
+
+def test_a_rule_chooses_points_by_its_own_score_on_its_own_set() -> None:
+    fair, accurate = {"worst_group": 0.6, "accuracy": 0.7}, {"worst_group": 0.5, "accuracy": 0.9}
+    assert _points("best-target-worst-group", "target-validation", a=accurate, b=fair) == {0: "b"}
+    assert _points("best-target", "target-validation", a=accurate, b=fair) == {0: "a"}
+    assert _points("best-ood-balanced-accuracy", "ood-validation", a={}, b={"balanced_accuracy": 0.9}) == {0: "b"}
+    # Rows without a group: the score is their accuracy, as in training.
+    none = {"worst_group": None, "accuracy": 0.3}
+    assert _points("best-id-worst-group", "validation", a=none, b={"worst_group": 0.2}) == {0: "a"}
+
+
+def test_rules_say_what_they_read() -> None:
+    rows = _run("SC", "erm", 0, {("best-target-worst-group", "target-validation"): 0.8, ("best-target-worst-group", "test"): 0.5})
+    (table, *_) = result_tables(rows)
+    assert (
+        "ORACLE: chosen by the accuracy of the worst group on the set target-validation, labelled rows of the distribution that is "
+        "tested on."
+    ) in table.notes
+    knows = "reads the groups of the validation rows, which not every method may know."
+    assert f"The selection best-target-worst-group {knows}" in table.notes
+    (table, *_) = result_tables(
+        _run("SC", "erm", 0, {("best-id-worst-group", "validation"): 0.8, ("best-id-worst-group", "test"): 0.5})
+    )
+    assert "The step is chosen by the accuracy of the worst group on the set validation." in table.notes
+    assert f"The selection best-id-worst-group {knows}" in table.notes
+    assert dict(zip(number_table(rows).columns, number_table(rows).rows[0], strict=True))["oracle"] == 1
+
+
+def _doubting(n: int = 2) -> list[dict[str, Any]]:
+    """Three seeds of erm and jtt, of which `n` of jtt's say that they are ERM."""
+    rows = []
+    for seed in range(3):
+        rows += _run("SC", "erm", seed, _both(0.6 + 0.01 * seed))
+        own = _run("SC", "jtt", seed, _both(0.6 + 0.02 * seed))
+        for row in own if seed < n else ():
+            row["metrics"]["doubts"] = ["jtt: no row was wrong, so this run is ERM"]
+        rows += own
+    return rows
+
+
+def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
+    told = "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM."
+    tables = _by_name(result_tables(_doubting()))
+    seen = 0
+    for name, table in tables.items():
+        if name == "runs":
+            continue
+        seen += 1
+        assert told in table.notes, name
+        for row in table.rows:
+            cells = [cell for cell in row if isinstance(cell, str)]
+            assert any("†" in cell for cell in cells) == ("jtt" in cells), name
+        assert "†" in table.to_text() and r"\dag{}" in table.to_latex()
+    assert seen == 4
+    assert not any("†" in table.to_text() for table in result_tables(_doubting(0)))
+    numbers = number_table(_doubting())
+    by_method = {row[numbers.columns.index("method")]: dict(zip(numbers.columns, row, strict=True)) for row in numbers.rows}
+    assert (by_method["jtt"]["doubted"], by_method["erm"]["doubted"]) == (2, 0)
+    assert by_method["jtt"]["doubts"] == "jtt: no row was wrong, so this run is ERM."
+
+
+def test_the_pages_own_tables_mark_them_too() -> None:
+    found = arrange(_doubting())
+    place = found.places[-1]
+    (ranking,) = overviews.ranking(found, [place])
+    for table in (overviews.seed_table(found, place, "erm"), overviews.rank_table(ranking)):
+        assert [row for row in table.rows if "jtt †" in row] and not [row for row in table.rows if "erm †" in row]
+        assert any(note.startswith("† jtt, ") for note in table.notes)
+
+
+def test_a_damaged_doubt_marks_nothing() -> None:
+    rows = _doubting(0)
+    for row in rows:
+        row["metrics"]["doubts"] = 3
+    assert not any("†" in table.to_text() for table in result_tables(rows))

@@ -20,13 +20,15 @@ from tests.drills import LONG, SLOW
 from crosswind.core import registry
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Base, Needs, knob
+from crosswind.reports.results import arrange
 from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.run import execute, read_predictions
-from crosswind.studies.spec import study_from
+from crosswind.studies.spec import json_schema, study_from
 from crosswind.studies.store import Store
+from crosswind.training.selection import RULES
 
 JOB = "crosswind.studies.run:execute"
 STUDY: dict[str, Any] = {
@@ -356,3 +358,48 @@ def test_a_file_of_weights_is_in_the_key_by_its_bytes_and_not_by_its_place(tmp_p
         keys(tmp_path)
     with pytest.raises(InputError, match=r"models.pretrained.weights_sha256"):
         keys(tmp_path / "a", weights_sha256="0" * 64)
+
+
+WORST = ["best-id", "best-id-worst-group", "best-id-balanced-accuracy"]
+
+
+def test_only_rules_by_other_scores_change_what_a_run_is() -> None:
+    """Rules by accuracy are followed anyway; the order in which rules are named means nothing."""
+
+    def keys(**changes: Any) -> list[str]:
+        return [run.key for run in planned(**changes).runs]
+
+    assert keys() == keys(selection=["best-id", "last"]) == keys(training={**STUDY["training"], "select_before_switch": False})
+    assert not set(keys()) & set(keys(selection=WORST)) and keys(selection=WORST) == keys(selection=WORST[::-1])
+    assert "rules" not in planned().runs[0].spec and planned(selection=WORST).runs[0].spec["rules"] == WORST[1:]
+    assert not set(keys()) & set(keys(training={**STUDY["training"], "select_before_switch": True}))
+
+
+def test_rules_by_other_scores_need_their_set_and_are_known_by_name() -> None:
+    with pytest.raises(InputError, match="selection: best-ood-worst-group reads a set 'ood-validation' of role validation"):
+        planned(selection=["best-ood-worst-group"])
+    with pytest.raises(InputError, match=r"selection.0: 'best-id-worst' is not valid, did you mean 'best-id-worst-group'\?"):
+        planned(selection=["best-id-worst"])
+    chosen = json_schema()["properties"]["selection"]["items"]["enum"]
+    assert chosen == [*RULES, "last"] and len(chosen) == 10
+
+
+def test_a_study_scores_steps_by_the_worst_group(tmp_path: Path) -> None:
+    """Step and point of a grid by one score, on one set; of the step the metrics of the set tell the same as training did."""
+    small = {"shifts": {"SC": STUDY["shifts"]["SC"]}, "label_noise": 0.0, "seeds": 1, "selection": WORST}
+    rows = finish(tmp_path / "out", planned(**small), Inline(JOB))
+    assert {row["rule"] for row in rows} == {*WORST, "last"}
+    for run in {row["key"] for row in rows}:
+        validation = {row["rule"]: row["metrics"] for row in rows if row["key"] == run and row["set"] == "validation"}
+        for score, rule in (("accuracy", WORST[0]), ("worst_group", WORST[1]), ("balanced_accuracy", WORST[2])):
+            assert validation[rule][score] == max(item[score] for item in validation.values())
+            assert not any("so it chose by accuracy" in text for text in validation[rule]["doubts"])
+    points = {
+        row["point"]: row["metrics"]
+        for row in rows
+        if (row["rule"], row["set"], row["method"]) == (WORST[1], "validation", "groupdro")
+    }
+    best = max(item["worst_group"] for item in points.values())
+    for place, entries in arrange([{**row, "study": "whole", "data": "digits", "model": "small"} for row in rows]).entries.items():
+        if (place.rule, place.set) == (WORST[1], "test"):
+            assert points[entries["SC", "groupdro"].chosen[0]]["worst_group"] == best

@@ -16,6 +16,7 @@ from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, 
 from crosswind.methods.erm import ERM
 from crosswind.methods.functional import frozen, row_losses
 from crosswind.methods.groupdro import GroupDRO
+from crosswind.training.selection import RULES
 
 
 @dataclass(frozen=True)
@@ -350,11 +351,56 @@ def test_switch_beyond_the_last_step_is_refused() -> None:
         run(Switching(at=12))
 
 
-def test_run_that_stops_before_its_switch_warns() -> None:
-    assert run(Switching(at=6), patience=1, validate_every=1, steps=12, lr=1e-9).warnings == [
-        "toy stopped after 2 steps, before its switch at step 6 (at)"
-    ]
-    assert run(Switching(at=6)).warnings == []
+def test_rules_choose_among_the_steps_after_the_last_switch() -> None:
+    """Nothing is learned, so all steps are equal: the earliest that may be taken is the first from after the switch."""
+    still = {"steps": 12, "validate_every": 1, "lr": 1e-30}
+    found = run(Switching(at=6), **still, patience=None)
+    best, last = found.selections["best-id"], found.selections["last"]
+    assert (best.step, best.ties, last.step) == (7, 6, 12)  # weights at step 6 took steps 0 to 5, all from before it
+    assert found.warnings == []
+    allowed = run(Switching(at=6), **still, patience=None, select_before_switch=True)
+    assert allowed.selections["best-id"].step == 1 and allowed.selections["last"].step == 12
+    told = "toy: best-id took a step before the switch at step 6 (at), as training.select_before_switch allows"
+    assert allowed.doubts["best-id"] == [told] and allowed.doubts["last"] == []
+
+
+@pytest.mark.parametrize("rule", [{"patience": 2, "stop_at": None}, {"patience": None, "stop_at": 0.1}])
+@pytest.mark.parametrize("select_before_switch", [False, True])
+def test_stop_rule_looks_at_no_step_before_the_switch(rule: dict[str, Any], select_before_switch: bool) -> None:
+    settings = {"steps": 12, "validate_every": 1, "lr": 1e-30, "select_before_switch": select_before_switch, **rule}
+    assert run(ERM(), **settings).history[-1]["step"] == (3 if rule["patience"] else 1)
+    assert run(Switching(at=6), **settings).history[-1]["step"] == (9 if rule["patience"] else 7)
+
+
+def test_run_that_diverges_before_its_switch_says_so() -> None:
+    @dataclass(frozen=True)
+    class Diverging(Switching):
+        def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+            found = super().loss(modules, batch, state)
+            return Loss(found.total * math.nan)
+
+    found = run(Diverging(at=6), validate_every=3, steps=12)
+    assert (found.status, found.history[-1]["step"]) == ("diverged", 3)
+    for name in ("best-id", "last"):
+        told = f"toy: {name} took a step before the switch at step 6 (at), since the run ended there"
+        assert found.doubts[name] == [told]
+
+
+@pytest.mark.parametrize("stopped_at", [5, 6, 7, 8])
+def test_a_run_stopped_around_its_switch_goes_on_with_selection_and_patience(tmp_path: Path, stopped_at: int) -> None:
+    settings = {"steps": 16, "validate_every": 1, "patience": 3, "lr": 1e-30}
+
+    def stop(told: dict[str, Any]) -> None:
+        if told["step"] == stopped_at:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(Switching(at=6), checkpoint=path, progress=stop, rules=("best-id-worst-group",), **settings)
+    found = run(Switching(at=6), checkpoint=path, rules=("best-id-worst-group",), **settings)
+    whole = run(Switching(at=6), rules=("best-id-worst-group",), **settings)
+    assert found.selections == whole.selections and found.selections["best-id"].step == 7
+    assert found.history[-1]["step"] == whole.history[-1]["step"] == 10
 
 
 def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
@@ -779,3 +825,43 @@ def test_stage_without_validation_hands_on_silently() -> None:
     ]
     with pytest.raises(RunError, match="stage 'encode' ends with its best weights"):
         run(Encoder(end="best"))
+
+
+# -- rules by other scores --------------------------------------------------------------------------------------------------
+
+
+def test_every_score_picks_the_step_where_the_metrics_of_the_set_are_highest() -> None:
+    """The step that a rule takes has the highest of its score among all validations, as the scores of a set compute it."""
+    from crosswind.evaluation.metrics import scores
+
+    wanted = ("best-id-worst-group", "best-id-balanced-accuracy", "best-ood-worst-group")
+    settings = {"steps": 30, "validate_every": 3, "patience": None, "lr": 3e-3}
+    found = run(ERM(), rules=wanted, **settings)
+    assert list(found.selections) == ["best-id", *wanted[:2], "best-ood", wanted[2], "last"]
+    sets = split()
+    ends = [run(ERM(), **{**settings, "steps": step}).predictions["last"] for step in range(3, 31, 3)]
+    for rule, (name, score) in {rule: RULES[rule] for rule in found.selections if rule != "last"}.items():
+        rows = sets.validation[name]
+        told = [scores(end[name], rows.group_names, sets.class_names) for end in ends]
+        first = min(range(10), key=lambda place: (-told[place][score], told[place]["nll"], place))
+        assert found.selections[rule].step == 3 * (first + 1), rule
+        assert getattr(found.selections[rule].scores[name], score) == told[first][score]
+        assert found.selections[rule].ties == sum(item[score] == told[first][score] for item in told)
+
+
+def test_only_the_rules_asked_for_are_followed() -> None:
+    assert set(run(ERM()).predictions) == {"best-id", "best-ood", "last"}
+    with pytest.raises(InputError, match="rules: best-target-worst-group reads a set 'target-validation' of role validation"):
+        run(ERM(), rules=("best-target-worst-group",))
+    with pytest.raises(InputError, match="rules: unknown selection rule 'best-id-wurst', did you mean"):
+        run(ERM(), rules=("best-id-wurst",))
+
+
+def test_a_rule_by_groups_where_there_is_one_says_that_it_chose_by_accuracy() -> None:
+    sets = split()
+    rows = sets.validation["validation"]
+    one = replace(sets, validation={"validation": replace(rows, group=np.zeros_like(rows.group))})
+    found = run(ERM(), one, rules=("best-id-worst-group", "best-id-balanced-accuracy"), steps=24, lr=3e-3)
+    assert found.selections["best-id-worst-group"].step == found.selections["best-id"].step
+    told = ["best-id-worst-group found no second group in the set validation, so it chose by accuracy"]
+    assert found.doubts == {"best-id": [], "best-id-worst-group": told, "best-id-balanced-accuracy": [], "last": []}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 
-from crosswind.training.selection import Score, Selector
+from crosswind.training.selection import ORACLES, RULES, Rule, Score, Selector, Stopper, start_of
 
 
 def test_best_is_highest_then_lowest_loss_then_earliest() -> None:
@@ -32,3 +32,45 @@ def test_without_validation_only_the_last_is_taken() -> None:
     selector = Selector([])
     selector.offer(3, {})
     assert list(selector.selections) == ["last"]
+
+
+def test_ties_of_every_score_go_to_the_lower_loss_then_the_earliest() -> None:
+    selector = Selector(["validation"], ["best-id-worst-group", "best-id-balanced-accuracy", "best-target-worst-group"])
+    offered = [(1, 0.9, 0.5, 0.2, 0.6), (2, 0.8, 0.7, 0.4, 0.6), (3, 0.8, 0.6, 0.4, 0.5), (4, 0.8, 0.6, 0.4, 0.6)]
+    for step, accuracy, loss, worst, balanced in offered:
+        selector.offer(step, {"validation": Score(accuracy, loss, worst, balanced)})
+    found = selector.selections
+    assert list(found) == ["best-id", "best-id-worst-group", "best-id-balanced-accuracy", "last"]
+    assert [(item.step, item.ties) for item in found.values()] == [(1, 1), (3, 3), (1, 3), (4, 1)]
+
+
+def test_rules_name_their_set_and_score() -> None:
+    assert RULES["best-ood-balanced-accuracy"] == Rule("ood-validation", "balanced_accuracy")
+    assert ORACLES == ("best-target", "best-target-worst-group", "best-target-balanced-accuracy")
+
+
+def test_steps_before_a_switch_count_only_until_there_is_one_after() -> None:
+    """A switch at step 4 of 6: weights at step 4 took steps 0 to 3, all from before it, those at 5 are the first from after."""
+    start = start_of([2, 4], 6)
+    assert start == 5
+    selector = Selector(["validation"], start=start)
+    for step, accuracy, best, ties in [(3, 0.9, 3, 1), (4, 0.95, 4, 1), (5, 0.5, 5, 1), (6, 0.5, 5, 2)]:
+        selector.offer(step, {"validation": Score(accuracy, 1.0)})
+        assert (selector.selections["best-id"].step, selector.selections["best-id"].ties) == (best, ties)
+        assert selector.selections["last"].step == step
+        saved = json.loads(json.dumps(selector.save()))
+        selector = Selector(["validation"], start=start)
+        selector.restore(saved)
+
+
+def test_a_stage_without_a_switch_inside_starts_at_once() -> None:
+    assert [start_of([], 10), start_of([0], 10), start_of([0], 0), start_of([12], 10), start_of([9], 10)] == [0, 0, 0, 0, 10]
+
+
+def test_stop_rule_begins_anew_at_the_switch() -> None:
+    patient, reaching = Stopper(2, None, start=5), Stopper(None, 0.9, start=5)
+    for step, accuracy in [(1, 1.0), (2, 0.3), (3, 0.3), (4, 0.95)]:
+        assert not patient.offer(step, accuracy) and not reaching.offer(step, accuracy)
+    assert not patient.offer(5, 0.5)  # the best of all from there on
+    assert [patient.offer(step, 0.5) for step in (6, 7)] == [False, True]
+    assert reaching.offer(6, 0.9)

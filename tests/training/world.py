@@ -93,6 +93,7 @@ def run(
     base: Any = None,
     meter: Any = None,
     profile: Any = None,
+    rules: tuple[str, ...] = (),
     **settings: Any,
 ) -> Trajectory:
     """A short fit; two hidden layers of 16 where the model is the perceptron."""
@@ -110,6 +111,7 @@ def run(
         checkpoint,
         progress,
         base=base,
+        rules=rules,
         meter=meter,
         profile=profile,
     )

@@ -78,7 +78,7 @@ class IRM(Method):
 
     needs = Needs(environments=True, sampler="per-environment", switches=("anneal_steps",), spread={"estimate": "halves"})
     limit = Limit({"penalty_weight": 0.0, "anneal_steps": 0}, equals="erm-environment-mean")
-    version = 1
+    version = 2
     family = {"wiles2022": "domain generalisation", "jeon2025": "out-of-distribution generalisation"}
 
     def state(self, info: Info) -> State:

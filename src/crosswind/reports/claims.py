@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference
 from crosswind.reports.layout import Cell
-from crosswind.reports.notes import oracle_notes
+from crosswind.reports.notes import MARK, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results
 from crosswind.reports.tables import Table
 
@@ -23,6 +23,7 @@ HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot t
 _NUMBERS = (
     *("study", "claim", "text", "data", "shift", "size", "set", "metric", "rule", "better", "better_model", "than", "than_model"),
     *("better_mean", "than_mean", "diff", "diff_low", "diff_high", "n", "missing", "better_points", "than_points", "verdict"),
+    *("better_doubted", "than_doubted"),
 )
 
 
@@ -92,7 +93,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     claims = resolved.get("claims") or []
     if not claims:
         return []
-    from crosswind.studies.claims import sides_of  # reports of studies without claims need not load what checks them
+    from crosswind.studies.claims import rule_of, sides_of  # reports of studies without claims need not load what checks them
 
     planned: dict[_Where, dict[str, None]] = {}
     states: dict[_Where, Counter[str]] = {}
@@ -111,7 +112,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     models = list(dict.fromkeys(where.model for where in planned))
     for number, claim in enumerate(claims, 1):
         better, than = sides_of(claim, str(resolved["reference"]))
-        set_name, rule = str(claim["set"]), str(claim["rule"] or resolved["selection"][0])
+        set_name, rule = str(claim["set"]), rule_of(claim, resolved["selection"])
         for where in planned:
             if where.method != better.method or better.model not in (None, where.model):
                 continue
@@ -144,7 +145,8 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
         )
         about = _about(item)
         seeds = 0 if difference is None else difference.n
-        rows.append((item.number, item.verdict, *(about[name] for name in varying), mean, interval, seeds))
+        verdict = with_mark(item.verdict, item.better.entry, item.than.entry)
+        rows.append((item.number, verdict, *(about[name] for name in varying), mean, interval, seeds))
     # The verdict first: on a phone the rest is reached by scrolling.
     columns = ("claim", "verdict", *varying, "difference", "95% interval", "seeds")
     notes = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
@@ -171,6 +173,7 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
         for name, side in (("better", item.better), ("than", item.than)):
             summary = side.entry.summary(item.metric, LEVEL) if side.entry is not None else None
             scores |= {name: side.method, f"{name}_model": side.model, f"{name}_points": side.tried}
+            scores[f"{name}_doubted"] = 0 if side.entry is None else side.entry.doubted
             scores[f"{name}_mean"] = None if summary is None else summary.mean
         if difference is not None:
             scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
@@ -231,6 +234,13 @@ def _notes(found: list[Judgement]) -> list[str]:
     waiting = sum(item.verdict == NOT_RUN for item in found)
     if waiting:
         notes.append(f"{NOT_RUN}: {waiting} of {len(found)} wait for runs of a side; no difference is shown before all have ended.")
+    for item in found:
+        for side in (item.better, item.than):
+            if side.entry is None:
+                continue
+            for text, seeds in side.entry.doubts.items():
+                told = f"{_named(side)}, {len(seeds)} of {len(side.entry.metrics)} runs"
+                notes.append(f"{MARK} Claim {item.number} under {item.shift}: {told}: {text}.")
     for item in done:
         lost = [f"{_named(side)} {side.failed}" for side in (item.better, item.than) if side.failed]
         missing = item.difference.missing if item.difference is not None else 0

@@ -33,6 +33,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     '"': r"\textquotedbl{}",
     "±": r"$\pm$",
+    "†": r"\dag{}",
     "×": r"$\times$",
     "*": r"$^{*}$",
 }

@@ -7,10 +7,13 @@ from collections import Counter
 
 from crosswind.evaluation.compare import t_quantile
 from crosswind.reports.layout import Cell
-from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, choosing_set
+from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, choosing_rule
 
 __all__ = [
+    "MARK",
+    "doubt_notes",
     "entry_notes",
+    "with_mark",
     "interval_note",
     "largest",
     "oracle_notes",
@@ -19,6 +22,10 @@ __all__ = [
     "seeds_note",
     "set_notes",
 ]
+
+
+MARK = "†"
+"""Stands behind every number of which a run told its reader to doubt it."""
 
 
 def interval_note(counts: Counter[int]) -> str:
@@ -60,21 +67,26 @@ def set_notes(found: Results, place: Place) -> list[str]:
 
 def rule_notes(place: Place, grid: bool) -> list[str]:
     """By what the step, and with a `grid` the point, was chosen."""
+    rule = choosing_rule(place.rule)
+    if place.rule == "last":
+        return ["The model after the last step" + (f"; the point chosen by {rule.words} on the set {rule.set}." if grid else ".")]
     if place.rule in ORACLES:
         return oracle_notes(place)
-    name = choosing_set(place.rule)
-    if place.rule == "last":
-        return ["The model after the last step" + (f"; the point chosen by accuracy on the set {name}." if grid else ".")]
-    return [f"{'Step and point are' if grid else 'The step is'} chosen by accuracy on the set {name}."]
+    return [
+        f"{'Step and point are' if grid else 'The step is'} chosen by {rule.words} on the set {rule.set}.",
+        *oracle_notes(place),
+    ]
 
 
 def oracle_notes(place: Place) -> list[str]:
-    """What makes a rule an oracle, where it is one."""
-    if place.rule not in ORACLES:
-        return []
-    return [
-        f"ORACLE: chosen by accuracy on the set {choosing_set(place.rule)}, labelled rows of the distribution that is tested on."
-    ]
+    """What a rule knows beyond the labels of validation rows: it is an oracle, or it reads their groups."""
+    rule = choosing_rule(place.rule)
+    notes = []
+    if place.rule in ORACLES:
+        notes.append(f"ORACLE: chosen by {rule.words} on the set {rule.set}, labelled rows of the distribution that is tested on.")
+    if rule.score == "worst_group":
+        notes.append(f"The selection {place.rule} reads the groups of the validation rows, which not every method may know.")
+    return notes
 
 
 def points_tried(found: Results, place: Place, reference: str) -> tuple[dict[str, Cell], list[str]]:
@@ -116,8 +128,22 @@ def entry_notes(found: Results, place: Place) -> list[str]:
     if text := listed("partial"):
         notes.append(f"Chosen among fewer points than planned, the others have no scores: {text}.")
     if text := listed("undecided"):
-        notes.append(f"Left out, since the set {choosing_set(place.rule)} that chooses the point was not scored: {text}.")
+        notes.append(f"Left out, since the set {choosing_rule(place.rule).set} that chooses the point was not scored: {text}.")
     return notes
+
+
+def with_mark(text: str, *entries: Entry | None) -> str:
+    """The text with the mark behind it where a run of one of the entries told its reader to doubt it."""
+    return f"{text} {MARK}" if any(entry is not None and entry.doubts for entry in entries) else text
+
+
+def doubt_notes(found: Results, place: Place) -> list[str]:
+    """What the mark stands for: what runs told of themselves, and how many of each method and shift did."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for (shift, method), entry in found.at(place).items():
+        for text, seeds in entry.doubts.items():
+            told.setdefault((method, text), []).append(f"{len(seeds)} of {len(entry.metrics)} runs under {shift}")
+    return [f"{MARK} {method}, {', '.join(counts)}: {text}." for (method, text), counts in told.items()]
 
 
 def largest(entry: Entry, metric: str) -> int | None:

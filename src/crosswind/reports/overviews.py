@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Ranks, mean_ranks
 from crosswind.reports.gather import SetDraw
 from crosswind.reports.layout import Cell
+from crosswind.reports.notes import MARK, doubt_notes, with_mark
 from crosswind.reports.results import LEVEL, ORACLES, Place, Results
 from crosswind.reports.tables import Table
 
@@ -40,9 +41,9 @@ def seed_table(found: Results, place: Place, reference: str, metric: str = "accu
         for method in found.methods(place, reference):
             entry = found.at(place).get((shift, method))
             values = entry.values(metric) if entry else {}
-            rows.append((shift, method, *(values.get(seed) for seed in seeds)))
+            rows.append((shift, with_mark(method, entry), *(values.get(seed) for seed in seeds)))
     columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
-    return Table(f"seeds-{metric}", "Accuracy of every seed", columns, tuple(rows), keys=2)
+    return Table(f"seeds-{metric}", "Accuracy of every seed", columns, tuple(rows), tuple(doubt_notes(found, place)), keys=2)
 
 
 def rules_at(found: Results, place: Place) -> list[Place]:
@@ -63,11 +64,13 @@ def rule_table(found: Results, place: Place, reference: str) -> Table | None:
                 entry = found.at(other).get((shift, method))
                 summary = entry.summary("accuracy", LEVEL) if entry else None
                 half = summary.half_width if summary else None
-                row.append(None if summary is None else f"{summary.mean:.3f}" + (f" ± {half:.3f}" if half is not None else ""))
+                text = "" if summary is None else f"{summary.mean:.3f}" + (f" ± {half:.3f}" if half is not None else "")
+                row.append(with_mark(text, entry) if text else None)
             rows.append(tuple(row))
     notes = ["The same training, stopped by the same rule; only which of its steps is scored differs."]
     if any(other.rule in ORACLES for other in places):
         notes.append("A rule marked ORACLE reads labelled rows of the distribution that is tested on.")
+    notes += dict.fromkeys(line for other in places for line in doubt_notes(found, other))
     columns = ("shift", "method", *(f"{other.rule}{' (ORACLE)' if other.rule in ORACLES else ''}" for other in places))
     return Table("rules", "Accuracy by selection rule", columns, tuple(rows), tuple(notes), keys=2)
 
@@ -80,6 +83,8 @@ class Ranking:
     rule: str
     ranks: Ranks
     counts: Mapping[str, Mapping[float, int]]
+    doubted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What runs told their reader to doubt, by method."""
 
 
 def ranking(found: Results, places: Sequence[Place]) -> list[Ranking]:
@@ -87,15 +92,19 @@ def ranking(found: Results, places: Sequence[Place]) -> list[Ranking]:
     out = []
     for set_name, rule in dict.fromkeys((place.set, place.rule) for place in places):
         blocks: dict[tuple[Any, ...], dict[str, float]] = {}
+        doubted: dict[str, dict[str, None]] = {}
         for place in places:
             if (place.set, place.rule) != (set_name, rule):
                 continue
             for (shift, method), entry in found.at(place).items():
+                if entry.doubts:
+                    doubted.setdefault(method, {}).update(dict.fromkeys(entry.doubts))
                 for seed, value in entry.values("accuracy").items():
                     blocks.setdefault((place, shift, seed), {})[method] = value
         ranks = mean_ranks(list(blocks.values()))
         if len(ranks.mean) > 1:
-            out.append(Ranking(set_name, rule, ranks, _rank_counts(blocks.values(), set(ranks.mean))))
+            told = {method: tuple(texts) for method, texts in doubted.items()}
+            out.append(Ranking(set_name, rule, ranks, _rank_counts(blocks.values(), set(ranks.mean)), told))
     return out
 
 
@@ -116,7 +125,8 @@ def rank_table(item: Ranking) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for method, mean in sorted(item.ranks.mean.items(), key=lambda pair: pair[1]):
         counts = item.counts[method]
-        rows.append((method, float(mean), counts.get(1.0, 0), counts.get(last, 0), item.ranks.blocks))
+        name = f"{method} {MARK}" if method in item.doubted else method
+        rows.append((name, float(mean), counts.get(1.0, 0), counts.get(last, 0), item.ranks.blocks))
     notes = [
         "1 is the best rank; equal accuracies share the mean of their ranks, so that first and last count undivided ranks only.",
         "A block is one data set, size, model, shift and seed. Blocks share test rows and training data, so they are not "
@@ -124,6 +134,7 @@ def rank_table(item: Ranking) -> Table:
     ]
     if item.ranks.left_out:
         notes.append(f"{item.ranks.left_out} blocks are left out: not every method has a score there.")
+    notes += [f"{MARK} {method}, in some of its runs: {text}." for method, texts in item.doubted.items() for text in texts]
     columns = ("method", "mean rank", "alone first", "alone last", "blocks")
     return Table("ranks", f"Ranks by accuracy on {item.set}, selection {item.rule}", columns, tuple(rows), tuple(notes))
 

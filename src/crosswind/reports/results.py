@@ -6,22 +6,21 @@ reason and metrics. A run without scores (failed, not yet run) is one mapping wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Summary, paired, summary
+from crosswind.training.selection import ORACLES, RULES, Rule
 
-__all__ = ["CHOOSING_SETS", "LEVEL", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_set"]
+__all__ = ["LEVEL", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_rule"]
 
-# selection rule -> the validation set that it reads; a rule that is not here reads the set "validation" to choose among points
-CHOOSING_SETS = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
-ORACLES = ("best-target",)
 LEVEL = 0.95
 """The level of every interval in a report."""
 _RUN_LABELS = ("study", "data", "shift", "size", "model", "method", "point")
-_RULE_ORDER = ("best-id", "best-ood", "last", "best-target")
+_RULE_ORDER = (*(rule for rule in RULES if rule not in ORACLES), "last", *ORACLES)
 
 
 class Place(NamedTuple):
@@ -71,6 +70,21 @@ class Entry:
         """One metric by seed, without the seeds that do not have it."""
         return {seed: float(item[metric]) for seed, item in self.metrics.items() if item.get(metric) is not None}
 
+    @property
+    def doubts(self) -> dict[str, list[int]]:
+        """What the runs told their reader to doubt, a sentence each, and the seeds that said it."""
+        found: dict[str, list[int]] = {}
+        for seed, item in self.metrics.items():
+            told = item.get("doubts")
+            for text in told if isinstance(told, list) else ():
+                found.setdefault(str(text), []).append(seed)
+        return found
+
+    @property
+    def doubted(self) -> int:
+        """How many seeds have a run that told its reader to doubt it."""
+        return len({seed for seeds in self.doubts.values() for seed in seeds})
+
     def summary(self, metric: str, level: float = 0.95) -> Summary | None:
         """Mean and interval over seeds, or None where no seed has the metric."""
         # Tables, figures and notes all ask for it; an entry does not change once results are in order.
@@ -116,16 +130,16 @@ class Results:
         return sorted(found, key=lambda method: method != reference)
 
 
-def choosing_set(rule: str) -> str:
-    """The validation set by which a rule chooses among the points of a grid."""
-    return CHOOSING_SETS.get(rule, "validation")
+def choosing_rule(rule: str) -> Rule:
+    """The validation set and the score by which a rule chooses among the points of a grid; `last` by accuracy on `validation`."""
+    return RULES.get(rule, Rule("validation"))
 
 
 def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     """Bring results into order and choose one point a (data, shift, size, model, method, seed, rule).
 
-    The point is the one with the highest accuracy on the rule's own validation set, of equal ones the first. Raises `ValueError`
-    where one run has two results for one rule and set.
+    The point is the one with the highest score on the rule's own validation set, ties by the lower loss, then the earlier step,
+    then the first. Raises `ValueError` where one run has two results for one rule and set.
     """
     runs: dict[Run, tuple[str, str]] = {}
     scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
@@ -156,7 +170,7 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
     for (group, seed, rule), points in candidates.items():
         tried = len(planned[group])
-        best = _choose(points, tried, choosing_set(rule))
+        best = _choose(points, tried, choosing_rule(rule))
         any_run = best or next(iter(points))
         pair = (any_run.shift, any_run.method)
         partial, diverged = len(points) < tried, best is not None and runs[best][0] == "diverged"
@@ -182,18 +196,26 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     return Results({place: entries[place] for place in _ordered(list(entries))}, runs, axes)
 
 
-def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], tried: int, set_name: str) -> Run | None:
+def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], tried: int, rule: Rule) -> Run | None:
     if tried == 1:
         return next(iter(points))
-    accuracy = {run: float(sets[set_name]["accuracy"]) for run, sets in points.items() if set_name in sets}
-    if len(accuracy) < len(points):
+    found = {run: sets[rule.set] for run, sets in points.items() if rule.set in sets}
+    if len(found) < len(points):
         return None
-    return max(accuracy, key=lambda run: accuracy[run])  # of equal ones max gives the first
+
+    def rank(run: Run) -> tuple[float, float, float]:
+        metrics = found[run]
+        value, loss, step = metrics.get(rule.score), metrics.get("nll"), metrics.get("selected_step")
+        # Where no row is in a group the worst group is all rows, as in training.
+        value = metrics["accuracy"] if value is None else value
+        return -float(value), math.inf if loss is None else float(loss), 0.0 if step is None else float(step)
+
+    return min(found, key=rank)  # of equal ones min gives the first
 
 
 def _role(set_name: str, metrics: Mapping[str, Any]) -> str:
     role = metrics.get("role")
-    return str(role) if role else "validation" if set_name in CHOOSING_SETS.values() else "test"
+    return str(role) if role else "validation" if any(set_name == rule.set for rule in RULES.values()) else "test"
 
 
 def _ordered(seen: Sequence[Place]) -> list[Place]:

@@ -14,6 +14,8 @@ from typing import Any
 from crosswind.core.errors import one_line, plain
 from crosswind.reports.layout import Cell, layout_csv, layout_latex, layout_text
 from crosswind.reports.notes import (
+    MARK,
+    doubt_notes,
     entry_notes,
     interval_note,
     largest,
@@ -22,6 +24,7 @@ from crosswind.reports.notes import (
     rule_notes,
     seeds_note,
     set_notes,
+    with_mark,
 )
 from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, arrange
 
@@ -32,7 +35,7 @@ _NUMBERS = (
     *("study", "data", "shift", "size", "model", "method", "set", "role", "rule", "oracle", "points", "n", "diverged", "rows"),
     *("mean", "sd", "low", "high", "diff", "diff_low", "diff_high", "diff_n", "diff_missing"),
     *("worst_group", "worst_group_low", "worst_group_high", "worst_group_name", "worst_group_seeds", "worst_group_rows"),
-    *("balanced_accuracy", "nll", "ece", "unparsed", "ties"),
+    *("balanced_accuracy", "nll", "ece", "unparsed", "ties", "doubted", "doubts"),
 )
 
 
@@ -114,7 +117,8 @@ def number_table(
     """Every number in one tidy table: a row a (study, data, shift, size, model, method, set, rule), validation sets included.
 
     mean, sd, low, high are of the accuracy over `n` seeds; diff is paired with `reference`; the other scores are means over seeds;
-    `rows` is the size of the set, `ties` the largest number of equally good steps of any seed.
+    `rows` is the size of the set, `ties` the largest number of equally good steps of any seed, `doubted` the number of seeds whose
+    run told its reader to doubt it and `doubts` what they said.
     """
     found = results if isinstance(results, Results) else arrange(results)
     rows = []
@@ -155,10 +159,11 @@ def _by_shift(found: Results, place: Place, reference: str, metric: str, what: s
             entry = found.at(place).get((shift, method))
             summary = entry.summary(metric, LEVEL) if entry else None
             counts.update([summary.n] if summary else [])
-            row.append(None if summary is None else _with_half_width(f"{summary.mean:.3f}", summary.half_width))
+            row.append(None if summary is None else with_mark(_with_half_width(f"{summary.mean:.3f}", summary.half_width), entry))
         rows.append(tuple(row))
     columns = ("method", *(["points"] if budget else []), *shifts)
-    every = [interval_note(counts), *notes, *rule_notes(place, bool(budget)), *budget_notes, *entry_notes(found, place)]
+    every = [interval_note(counts), *notes, *rule_notes(place, bool(budget)), *budget_notes]
+    every += [*entry_notes(found, place), *doubt_notes(found, place)]
     return Table(_name(metric, place), _title(what, place), columns, _aligned(rows), _present(every), keys=2 if budget else 1)
 
 
@@ -183,7 +188,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
             if difference.missing:
                 missing.append(f"{method} under {shift} {difference.missing}")
             mark = " *" if difference.excludes_zero else ""
-            row.append(_with_half_width(f"{difference.mean:+.3f}", difference.half_width) + mark)
+            row.append(with_mark(_with_half_width(f"{difference.mean:+.3f}", difference.half_width) + mark, entry, base))
         rows.append(tuple(row))
     if not counts:
         return None
@@ -199,7 +204,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
             "± 0.000 means that every seed differs by the same amount; without a spread there is nothing to judge by, and no mark."
         )
     notes += [f"Seeds without a partner, left out: {', '.join(missing)}."] if missing else []
-    notes += [*oracle_notes(place), *points_tried(found, place, reference)[1]]
+    notes += [*oracle_notes(place), *points_tried(found, place, reference)[1], *doubt_notes(found, place)]
     columns = ("method", *shifts)
     title = _title(f"Difference to {reference} in accuracy", place)
     return Table(_name("difference", place), title, columns, _aligned(rows), _present(notes))
@@ -221,7 +226,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
             counts.update([summary.n])
             name, seeds, n_rows = _usual_worst(entry)
             sizes.append(n_rows)
-            value = _with_half_width(f"{summary.mean:.3f}", summary.half_width)
+            value = with_mark(_with_half_width(f"{summary.mean:.3f}", summary.half_width), entry)
             rows.append((shift, method, value, name, f"{seeds} of {summary.n}", n_rows))
     notes = [
         interval_note(counts),
@@ -232,7 +237,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
             f"The lowest of many small groups is low by chance alone: here a group has as few as {min(sizes)} rows"
             + (", so that one row moves it by " + f"{1 / min(sizes):.2f}." if min(sizes) else ".")
         )
-    notes += oracle_notes(place)
+    notes += [*oracle_notes(place), *doubt_notes(found, place)]
     columns = ("shift", "method", "worst group", "group", "lowest in", "rows")
     return Table(
         _name("worst-group", place), _title("Worst group accuracy", place), columns, _aligned(rows), _present(notes), keys=2
@@ -281,6 +286,8 @@ def _numbers(place: Place, shift: str, method: str, entry: Entry, base: Entry | 
         "diverged": len(entry.diverged),
         "rows": largest(entry, "n"),
         "ties": largest(entry, "ties"),
+        "doubted": entry.doubted,
+        "doubts": " ".join(f"{text}." for text in entry.doubts) or None,
         "worst_group_name": name,
         "worst_group_seeds": seeds,
         "worst_group_rows": n_rows,
@@ -310,7 +317,7 @@ def _aligned(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
     out = [list(row) for row in rows]
     for i in range(len(rows[0]) if rows else 0):
         column = "".join(cell for row in rows if isinstance(cell := row[i], str))
-        for tail in (" ± 0.000", " *") if "±" in column else ():
+        for tail in (" ± 0.000", " *", f" {MARK}") if "±" in column else (f" {MARK}",):
             if tail[1] not in column:
                 continue
             for row in out:

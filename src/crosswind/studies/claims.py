@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from crosswind.core.errors import InputError, unknown
+from crosswind.training.selection import RULES
 
 if TYPE_CHECKING:
     from crosswind.studies.axes import MethodEntry, Point
     from crosswind.studies.spec import Study
 
-__all__ = ["Claim", "ModelSide", "Side", "check_claims", "sides_of"]
+__all__ = ["Claim", "ModelSide", "Side", "check_claims", "rule_of", "sides_of"]
 
 
 def _one_line(value: Any) -> Any:
@@ -49,7 +50,10 @@ class Claim(_Strict):
     model: str | None = Field(default=None, description="the model of sides that name none; left out: each")
     set: str = Field(default="test", description="the set of role test that is scored")
     metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = Field(default="accuracy", description="the score")
-    rule: str | None = Field(default=None, description="the rule of 'selection' that picks step and point; left out: its first")
+    rule: str | None = Field(
+        default=None,
+        description="the rule of 'selection' that picks step and point; left out: its first by the metric, or its first",
+    )
 
 
 class Side(NamedTuple):
@@ -68,6 +72,15 @@ def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
 
     than = claim.get("than")
     return side(claim["better"]), side(reference if than is None else than)
+
+
+def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
+    """The selection rule that a claim is judged by: its own, else the study's first that chooses by its metric, else the first.
+
+    A model that was chosen for its mean accuracy says little of what its method can do for the worst group.
+    """
+    alike = (rule for rule in selection if rule in RULES and RULES[rule].score == claim["metric"])
+    return str(claim["rule"] or next(alike, selection[0]))
 
 
 def check_claims(study: Study, points: Sequence[Point], models: Collection[str], methods: Mapping[str, MethodEntry]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from crosswind.core.errors import InputError, NeedsError
-from crosswind.core.knobs import Needs
 from crosswind.core.registry import facts, listing
 from crosswind.models.form import check_form
 from crosswind.studies.axes import MethodEntry, Point
@@ -116,21 +115,7 @@ def doubts(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) ->
         found["compares environments, but here all training rows are of one, so it compares parts of it"] = None
     for pairing in pairings(method, split, counts):
         found |= dict.fromkeys(pairing_doubts(pairing))
-    if needs is not None and counts.set_rows.get("validation"):
-        for _, knobs, training in method.points:
-            found |= dict.fromkeys(_stops(needs, knobs, training))
     return [f"{method.label} {text}" for text in found]
-
-
-def _stops(needs: Needs, knobs: Mapping[str, Any], training: Mapping[str, Any]) -> Iterator[str]:
-    """Stop rules that may end a run before its switches."""
-    patience, every = training["patience"], training["validate_every"]
-    for name in needs.switches:
-        at = int(knobs[name])
-        if patience is not None and (patience + 1) * every <= at:
-            yield f"may be stopped by its patience at step {(patience + 1) * every}, before its switch at step {at} ({name})"
-        elif training["stop_at"] is not None and at >= every:
-            yield f"may be stopped by stop_at before its switch at step {at} ({name})"
 
 
 def check_lengths(method: MethodEntry, rows: int, title: str) -> None:

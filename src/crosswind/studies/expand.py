@@ -13,7 +13,7 @@ from crosswind.core.types import PlannedRun, digest
 from crosswind.studies.axes import MethodEntry, Point
 from crosswind.studies.build import PATH_KNOBS
 from crosswind.studies.spec import Study
-from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
+from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
 __all__ = ["check_distinct", "runs_of", "without_paths"]
 
@@ -78,7 +78,7 @@ def _planned(
     head: tuple[dict[str, Any], str], tail: Mapping[str, Any], labels: Mapping[str, Any], needs: Sequence[str]
 ) -> PlannedRun:
     # What a run starts from decides its numbers as much as its own settings do.
-    told = {"head": head[1], **tail, "model": ModelSpec(**tail["model"]).identity()}
+    told = {"head": head[1], **tail, "training": keyed(tail["training"]), "model": ModelSpec(**tail["model"]).identity()}
     if needs:
         told["needs"] = list(needs)
     return PlannedRun(digest(told), {**head[0], **tail}, labels, tuple(needs))

@@ -104,6 +104,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     runs: list[PlannedRun] = []
     warnings: dict[str, list[str]] = {}  # text -> the draws it is about
     equal: dict[str, int] = {}
+    # A run follows these only where its study asks for them, since each may keep one more step: they are part of it.
+    others_than_accuracy = [rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"]
     for point in points_of(study):
         data = study.data[point.data]
         if isinstance(point.draw, str) and point.draw not in DRAWS:
@@ -142,6 +144,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             "split": split,
             "threads": 1,
         }
+        if others_than_accuracy:
+            common["rules"] = others_than_accuracy
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         runs += runs_of(study, point, common, common_key, models, here, own)
     check_distinct(runs)
@@ -314,8 +318,7 @@ def _report(
 def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
     """Refuse a rule whose validation set is not there: nothing would be scored."""
     for rule in study.selection:
-        name = RULES.get(rule)
-        if name is None or counts.set_rows.get(name):
+        if rule == "last" or counts.set_rows.get(name := RULES[rule].set):
             continue
         if name not in study.sets or study.sets[name].role != "validation":
             raise InputError("selection", f"{rule} reads a set {name!r} of role validation, and 'sets' has none", ["last"])

@@ -72,10 +72,11 @@ def execute(
         checkpoint=checkpoint,
         progress=report,
         base=base,
+        rules=spec.get("rules", ()),
         meter=meter,
         profile=traced,
     )
-    wanted = list(trajectory.predictions)  # every rule is kept: a study may ask for another one without training again
+    wanted = list(trajectory.predictions)  # every rule that was followed: a study may ask for another one without training again
     entries = []
     for rule in wanted:
         for set_name, predictions in trajectory.predictions[rule].items():
@@ -84,6 +85,7 @@ def execute(
             metrics["role"] = "validation" if set_name in split.validation else "test"
             metrics["selected_step"] = trajectory.selections[rule].step
             metrics["ties"] = trajectory.selections[rule].ties
+            metrics["doubts"] = trajectory.doubts[rule]
             entries.append({"rule": rule, "set": set_name, "metrics": metrics})
     folder.mkdir(parents=True, exist_ok=True)
     write_predictions(folder / "predictions.npz", {rule: trajectory.predictions[rule] for rule in wanted})

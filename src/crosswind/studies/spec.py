@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -17,6 +17,7 @@ from crosswind.core.knobs import knobs_of
 from crosswind.studies.claims import Claim, ModelSide
 from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
 from crosswind.studies.search import Search
+from crosswind.training.selection import RULES
 from crosswind.training.settings import TrainingSettings
 
 __all__ = [
@@ -35,7 +36,10 @@ __all__ = [
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
 Value = str | int | float | bool
-RULES = ("best-id", "best-ood", "best-target", "last")
+if TYPE_CHECKING:
+    RuleName = str
+else:
+    RuleName = Literal[(*RULES, "last")]
 
 
 class _Strict(BaseModel):
@@ -191,8 +195,10 @@ class Study(_Strict):
     search: Search | None = Field(
         default=None, description="points of its settings and of the loop's that every method tries, drawn at random"
     )
-    selection: list[Literal["best-id", "best-ood", "best-target", "last"]] = Field(
-        default=["best-id"], min_length=1, description="which step's model is scored"
+    selection: list[RuleName] = Field(
+        default=["best-id"],
+        min_length=1,
+        description="which step's model is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
     )
     reference: str = Field(default="erm", description="the method that others are compared with")
     claims: list[Claim] = Field(default=[], description="what the study claims; its report judges each by the 95% interval")

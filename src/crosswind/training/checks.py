@@ -18,6 +18,7 @@ from crosswind.methods.base import Info, Method, check_needs
 from crosswind.training.device import check_device
 from crosswind.training.orders import undrawn
 from crosswind.training.pairings import Pairing, doubts, environments_are_classes, refuse
+from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import TrainingSettings, check_switches
 
 if TYPE_CHECKING:
@@ -56,27 +57,41 @@ def run_doubts(
     images: Mapping[str, AttributedDataset],
     info: Info,
     state: Mapping[str, Tensor],
-    steps: int,
-    finished: bool,
-) -> list[str]:
-    """What the reader of a run's numbers must be told, a sentence each: what the method found out itself and what its rows say.
+    selections: Mapping[str, Selection],
+    start: int,
+) -> dict[str, list[str]]:
+    """For each selection rule what the reader of its numbers must be told, a sentence each: what the method found out itself, what
+    its rows say, and what the rule took.
 
-    `state` is that at the end, after `steps` steps of the last stage; `finished`: whether it did not diverge.
+    `state` is that at the end; `start`: the first step from after the method's last switch, 0 where it has none.
     """
     name = method.registered_name  # type: ignore[attr-defined]
     own = method.doubts(dict(state))
     found = doubts(replace(_pairing(method, split, info), lots=_smallest_lot(method, split, images)))
     if own:
         found = [text for text in found if not text.startswith("is ")]  # it knows better why it is another method
-    return [
-        *(f"{name}: {text}" for text in own),
-        *(f"{name} {text}" for text in found),
-        *(
-            f"{name} stopped after {steps} steps, before its switch at step {getattr(method, knob)} ({knob})"
-            for knob in method.needs.switches
-            if steps <= int(getattr(method, knob)) and finished
-        ),
-    ]
+    common = [*(f"{name}: {text}" for text in own), *(f"{name} {text}" for text in found)]
+    return {
+        rule: [*common, *_rule_doubts(method, split, info, item, selections["last"].step, start)]
+        for rule, item in selections.items()
+    }
+
+
+def _rule_doubts(method: Method, split: Split, info: Info, item: Selection, end: int, start: int) -> list[str]:
+    found = []
+    if item.step < start:
+        at = method.needs.switch_steps(vars(method), info.steps)
+        knob = max(at, key=lambda name: at[name])
+        why = "as training.select_before_switch allows" if end >= start else "since the run ended there"
+        name = method.registered_name  # type: ignore[attr-defined]
+        found.append(f"{name}: {item.rule} took a step before the switch at step {at[knob]} ({knob}), {why}")
+    rule = RULES.get(item.rule)
+    if rule is not None and rule.score != "accuracy":
+        rows = split.validation[rule.set]
+        what, codes = ("group", rows.group) if rule.score == "worst_group" else ("class", rows.label)
+        if len(np.unique(codes[codes >= 0])) < 2:
+            found.append(f"{item.rule} found no second {what} in the set {rule.set}, so it chose by accuracy")
+    return found
 
 
 def _pairing(method: Method, split: Split, info: Info) -> Pairing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
 from crosswind.training.orders import undrawn
-from crosswind.training.settings import ModelSpec, TrainingSettings
+from crosswind.training.settings import ModelSpec, TrainingSettings, keyed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,6 +58,7 @@ def identity(
     settings: TrainingSettings,
     seed: int,
     base: Mapping[str, Tensor] | None,
+    rules: Sequence[str] = (),
 ) -> str:
     """A digest of all that decides a run's numbers: what a checkpoint belongs to."""
     rows = split.train
@@ -66,7 +67,7 @@ def identity(
         arrays["visit_law"] = rows.visit_law
     arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
     sources = sorted({rows.source, *(item.source for item in split.validation.values())})
-    told = {name: value for name, value in vars(settings).items() if name != "checkpoint_every"}
+    told = {name: value for name, value in keyed(vars(settings)).items() if name != "checkpoint_every"}
     told["device"] = settings.device.partition(":")[0]  # another worker, on another device of the kind, may go on with the run
     return digest(
         {
@@ -74,7 +75,7 @@ def identity(
             "version": method.version,
             "knobs": {item.name: getattr(method, item.name) for item in knobs_of(type(method))},
             "model": model.identity(),
-            "settings": told,
+            "settings": {**told, "rules": sorted(rules)} if rules else told,
             "seed": seed,
             "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
             "data": {name: images[name].fingerprint for name in sources},

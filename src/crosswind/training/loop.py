@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
-from crosswind.training.selection import Selection, Selector, Stopper
+from crosswind.training.selection import Selection, Selector, Stopper, check_rules, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.tools import RunTools
 
@@ -54,7 +54,8 @@ class Trajectory:
     is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
     accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
     rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
-    the rule saw them. `cost`: see `Meter.cost`, and `steps`.
+    the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
+    sentence each; `warnings`: those of all rules.
     """
 
     status: str
@@ -62,9 +63,14 @@ class Trajectory:
     selections: dict[str, Selection]
     predictions: dict[str, dict[str, Predictions]]
     cost: dict[str, float]
-    warnings: list[str]
+    doubts: dict[str, list[str]]
     snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
     frozen: Mapping[str, Tensor] = field(repr=False)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Every doubt once."""
+        return list(dict.fromkeys(text for own in self.doubts.values() for text in own))
 
     def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
         """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""
@@ -83,6 +89,7 @@ def fit(
     progress: Report | None = None,
     *,
     base: Mapping[str, Tensor] | None = None,
+    rules: Sequence[str] = (),
     meter: Meter | None = None,
     profile: Profile | None = None,
 ) -> Trajectory:
@@ -90,8 +97,9 @@ def fit(
 
     `images` by source name hold the pixels of the split's rows. `checkpoint`: a file that is written at validations and that a
     later call with the same arguments goes on from, with the same bits. `progress` is called at each validation. `base`: weights
-    of the base run that the method needs (`Trajectory.weights`); None: it is trained here first. `meter`: of a run that began
-    before this. `profile`: takes a trace of a few steps and a validation, and changes no number.
+    of the base run that the method needs (`Trajectory.weights`); None: it is trained here first. `rules`: selection rules to follow
+    beside `last` and those by accuracy, each of which may keep one more step. `meter`: of a run that began before this. `profile`:
+    takes a trace of a few steps and a validation, and changes no number.
     Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of another run.
     """
     meter = Meter() if meter is None else meter
@@ -99,13 +107,14 @@ def fit(
         with meter.part("prepare"):
             info = info_of(split, images, settings)
             check_run(method, split, images, settings, info)
+            check_rules(rules, split.validation)
             keep_freed_memory()
             meter.on(settings.device)
             stack.enter_context(reproducible(settings))  # in a new process torch loads more of itself here
         if method.needs.base is not None and base is None:
             base = _train_base(method, split, images, model, settings, seed, checkpoint, progress, meter)
         with meter.part("prepare"):
-            run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base, meter, profile)
+            run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base, rules, meter, profile)
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
         if profile is not None:
@@ -126,9 +135,11 @@ class _Run:
         progress: Report | None,
         info: Info,
         base: Mapping[str, Tensor] | None,
+        rules: Sequence[str],
         meter: Meter,
         profile: Profile | None,
     ) -> None:
+        self.rules = rules
         self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
         self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
         self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
@@ -139,7 +150,7 @@ class _Run:
         self.validation = {
             name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
         }
-        self.identity = identity(method, split, images, model, settings, seed, base)
+        self.identity = identity(method, split, images, model, settings, seed, base, rules)
         self.index = -1  # of the stage
         self.stage = Stage()
         self.step = 0  # steps done in the stage
@@ -151,8 +162,7 @@ class _Run:
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
         self.said: dict[int, dict[str, Predictions]] = {}  # of validation sets, at the steps of the snapshots
-        self.selector = Selector(list(self.validation))
-        self.stopper = Stopper(settings.patience, settings.stop_at)
+        self._follow()
         self.logged: dict[str, list[Tensor]] = {}
         meter.watch(self.rows, *self.validation.values())
         self._resume()
@@ -187,11 +197,19 @@ class _Run:
         self.tools.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
         self.index, self.stage, self.stage_over = self.index + 1, stage, False
         self.before, self.step, self.validations = self.before + self.step, 0, 0
-        self.selector, self.snapshots, self.said = Selector(list(self.validation) if stage.validate else []), {}, {}
-        patience = self.settings.patience if stage.patience is None else stage.patience
-        self.stopper = Stopper(patience, self.settings.stop_at)
+        self.snapshots, self.said = {}, {}
+        self._follow()
         self.rows.begin(stage)
         return True
+
+    def _follow(self) -> None:
+        """Selection and stop rule of the stage, as they begin."""
+        settings, stage = self.settings, self.stage
+        start = start_of(self.method.switch_steps(self.info.steps), self.length)
+        self.start = self.before + start if start else 0  # the first step after the last switch, counted over all stages
+        sets = list(self.validation) if stage.validate else []
+        self.selector = Selector(sets, self.rules, 0 if settings.select_before_switch else self.start)
+        self.stopper = Stopper(settings.patience if stage.patience is None else stage.patience, settings.stop_at, self.start)
 
     @property
     def length(self) -> int:
@@ -240,7 +258,7 @@ class _Run:
             scores = {name: score(found) for name, found in said.items()}
             self.selector.offer(total, scores)
             self._keep_snapshots(total, said)
-        stopped = self.stage.stop and "validation" in scores and self.stopper.offer(scores["validation"].accuracy)
+        stopped = self.stage.stop and "validation" in scores and self.stopper.offer(total, scores["validation"].accuracy)
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
         self.stage_over = stopped or self.over or self.step >= self.length
@@ -318,10 +336,8 @@ class _Run:
             if name.startswith("snapshot/"):
                 _, step, key = name.split("/", 2)
                 self.snapshots.setdefault(int(step), {})[key] = value
-        self.selector = Selector(list(self.validation) if self.stage.validate else [])
+        self._follow()
         self.selector.restore(values["selector"])
-        patience = self.settings.patience if self.stage.patience is None else self.stage.patience
-        self.stopper = Stopper(patience, self.settings.stop_at)
         best, self.stopper.waited = values["stopper"]
         self.stopper.best = -math.inf if best is None else best
         self.rows.begin(self.stage)
@@ -343,9 +359,7 @@ class _Run:
         cost = {**self.meter.cost(), "steps": float(steps)}
         predictions = {rule: by_step[item.step] for rule, item in selections.items()}
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
-        told = run_doubts(
-            self.method, self.split, self.images, self.info, self.tools.state, self.step, finished=self.status == "finished"
-        )
+        told = run_doubts(self.method, self.split, self.images, self.info, self.tools.state, selections, self.start)
         return Trajectory(self.status, self.history, selections, predictions, cost, told, dict(self.snapshots), frozen)
 
     def _predictions(self, step: int, evaluation: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:

@@ -87,15 +87,31 @@ def predict_adapted(
 
 
 def score(predictions: Predictions) -> Score:
-    """Accuracy, and mean cross-entropy in nats (NaN without logits), computed in float64."""
-    accuracy = float(np.mean(predictions.answer == predictions.label)) if len(predictions) else float("nan")
+    """Accuracies over rows, of the worst group and over classes, and mean cross-entropy in nats (NaN without logits), in float64.
+
+    A row of group -1 is in no group; where all are, the worst group's accuracy is that of all rows.
+    """
+    right = predictions.answer == predictions.label
+    accuracy = float(right.mean()) if len(predictions) else float("nan")
+    groups, classes = _means(predictions.group, right), _means(predictions.label, right)
+    accuracies = {
+        "worst_group": float(groups.min()) if len(groups) else accuracy,
+        "balanced_accuracy": float(classes.mean()) if len(classes) else accuracy,
+    }
     if predictions.logits is None:
-        return Score(accuracy, float("nan"))
+        return Score(accuracy, float("nan"), **accuracies)
     logits = predictions.logits.astype(np.float64)
     with np.errstate(all="ignore"):
         shifted = logits - logits.max(axis=1, keepdims=True)
         losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(logits)), predictions.label]
-        return Score(accuracy, float(losses.mean()))
+        return Score(accuracy, float(losses.mean()), **accuracies)
+
+
+def _means(codes: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The share that is right of the rows of each code from 0 on that has any."""
+    inside = codes >= 0
+    rows = np.bincount(codes[inside])
+    return (np.bincount(codes[inside], weights=right[inside])[rows > 0]) / rows[rows > 0]
 
 
 def _parts(rows: EvaluationRows, attribute: str | None) -> list[tuple[str | None, np.ndarray]]:

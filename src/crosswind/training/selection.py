@@ -3,27 +3,51 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["RULES", "Score", "Selection", "Selector", "Stopper"]
+from crosswind.core.errors import InputError, unknown
 
-# rule -> the validation set that it reads; best-target reads what a practitioner does not have: an oracle
-RULES = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
+__all__ = ["ORACLES", "RULES", "Rule", "Score", "Selection", "Selector", "Stopper", "check_rules", "start_of"]
+
+
+class Rule(NamedTuple):
+    """The validation set that a rule reads, and the score that it takes the highest of, as `scores` of a set names it."""
+
+    set: str
+    score: str = "accuracy"
+
+    @property
+    def words(self) -> str:
+        """The score as a sentence names it."""
+        return {"worst_group": "the accuracy of the worst group"}.get(self.score, self.score.replace("_", " "))
+
+
+_SETS = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
+_SCORES = {"accuracy": "", "worst_group": "-worst-group", "balanced_accuracy": "-balanced-accuracy"}
+RULES = {f"{rule}{ending}": Rule(name, score) for rule, name in _SETS.items() for score, ending in _SCORES.items()}
+"""Every rule but `last`, which reads nothing."""
+ORACLES = tuple(rule for rule, (name, _) in RULES.items() if name == "target-validation")
+"""The rules that read what a practitioner does not have: labelled rows of the distribution that is tested on."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One validation of one set: accuracy as a fraction, loss in nats (NaN where there are no logits)."""
+    """One validation of one set: accuracies as fractions, loss in nats (NaN where there are no logits).
+
+    `worst_group`: the lowest accuracy of a group with rows. `balanced_accuracy`: the mean over classes with rows.
+    """
 
     accuracy: float
     loss: float
+    worst_group: float = math.nan
+    balanced_accuracy: float = math.nan
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The step that a rule takes, how many validations share its accuracy (1: no tie), and the scores of every set there."""
+    """The step that a rule takes, how many validations share its score (1: no tie), and the scores of every set there."""
 
     rule: str
     step: int
@@ -32,26 +56,33 @@ class Selection:
 
 
 class Selector:
-    """Follows every rule along one trajectory: highest accuracy, ties by the lower loss, then the earliest.
+    """Follows rules along one trajectory: highest score, ties by the lower loss, then the earliest.
 
-    A loss that is not a number loses every tie.
+    Followed are the rules by accuracy on each of `sets`, and of the `others` named those whose set is among them. Steps before
+    `start` count only until there is one from it on: see `start_of`. A loss that is not a number loses every tie.
     """
 
-    def __init__(self, sets: Sequence[str]) -> None:
-        self._rules = {rule: name for rule, name in RULES.items() if name in sets}
+    def __init__(self, sets: Sequence[str], others: Sequence[str] = (), start: int = 0) -> None:
+        self._start = start
+        self._rules = {
+            name: rule for name, rule in RULES.items() if rule.set in sets and (rule.score == "accuracy" or name in others)
+        }
         self._best: dict[str, Selection] = {}
 
     def offer(self, step: int, scores: Mapping[str, Score]) -> None:
         """Take one validation into account; it becomes the last one."""
-        for rule, name in self._rules.items():
+        for rule, (name, score) in self._rules.items():
             best = self._best.get(rule)
-            if best is None or scores[name].accuracy > best.scores[name].accuracy:
-                self._best[rule] = Selection(rule, step, 1, dict(scores))
-            elif scores[name].accuracy == best.scores[name].accuracy:
-                lower = _loss(scores[name]) < _loss(best.scores[name])
-                self._best[rule] = Selection(
-                    rule, step if lower else best.step, best.ties + 1, dict(scores) if lower else best.scores
-                )
+            if best is not None and not best.step < self._start <= step:
+                now, then = getattr(scores[name], score), getattr(best.scores[name], score)
+                if now < then:
+                    continue
+                if now == then:
+                    lower = _loss(scores[name]) < _loss(best.scores[name])
+                    at, kept = (step, dict(scores)) if lower else (best.step, best.scores)
+                    self._best[rule] = Selection(rule, at, best.ties + 1, kept)
+                    continue
+            self._best[rule] = Selection(rule, step, 1, dict(scores))
         self._best["last"] = Selection("last", step, 1, dict(scores))
 
     @property
@@ -71,7 +102,7 @@ class Selector:
                 "rule": item.rule,
                 "step": item.step,
                 "ties": item.ties,
-                "scores": {name: [score.accuracy, score.loss] for name, score in item.scores.items()},
+                "scores": {name: list(vars(score).values()) for name, score in item.scores.items()},
             }
             for item in self.selections.values()
         ]
@@ -80,7 +111,7 @@ class Selector:
         """Go on from what `save` gave."""
         self._best = {
             item["rule"]: Selection(
-                item["rule"], item["step"], item["ties"], {name: Score(*pair) for name, pair in item["scores"].items()}
+                item["rule"], item["step"], item["ties"], {name: Score(*values) for name, values in item["scores"].items()}
             )
             for item in saved
         }
@@ -90,21 +121,43 @@ class Stopper:
     """The stop rule: reads the in-distribution validation accuracy and nothing else.
 
     Training stops after `patience` validations in a row that do not beat the best, or at once when `stop_at` is reached. None
-    means never.
+    means never. Validations before `start` are not looked at: until its last switch a method is another one, which must not end
+    the run.
     """
 
-    def __init__(self, patience: int | None, stop_at: float | None) -> None:
-        self._patience, self._stop_at = patience, stop_at
+    def __init__(self, patience: int | None, stop_at: float | None, start: int = 0) -> None:
+        self._patience, self._stop_at, self._start = patience, stop_at, start
         self.best, self.waited = -math.inf, 0
 
-    def offer(self, accuracy: float) -> bool:
+    def offer(self, step: int, accuracy: float) -> bool:
         """Take one validation into account; whether to stop."""
+        if step < self._start:
+            return False
         if accuracy > self.best:
             self.best, self.waited = accuracy, 0
         else:
             self.waited += 1
         reached = self._stop_at is not None and accuracy >= self._stop_at
         return reached or (self._patience is not None and self.waited >= self._patience)
+
+
+def check_rules(rules: Sequence[str], sets: Collection[str]) -> None:
+    """Refuse a rule that is none, or whose validation set is not among `sets`. Raises `InputError` on `rules`."""
+    for name in rules:
+        if name != "last" and name not in RULES:
+            raise unknown("rules", "selection rule", name, [*RULES, "last"])
+        if name != "last" and RULES[name].set not in sets:
+            raise InputError("rules", f"{name} reads a set {RULES[name].set!r} of role validation, and there is none", ["last"])
+
+
+def start_of(switches: Sequence[int], length: int) -> int:
+    """The first step of a stage of `length` steps whose weights are from after the last of its switches; 0 where there is none.
+
+    Weights at step s took the steps 0 to s - 1, so those at a switch's own step are from before it. A stage that a switch does not
+    lie in has none.
+    """
+    last = max(switches, default=0)
+    return last + 1 if 0 < last < length else 0
 
 
 def _loss(score: Score) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
 
-__all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "steps_of"]
+__all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "keyed", "steps_of"]
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 WORKER_VARIABLE = "CROSSWIND_WORKER"
@@ -59,6 +59,7 @@ class TrainingSettings:
         20, domain="[1, inf)", source="Jeon et al. 2025", doc="validations without a new best after which the run stops"
     )
     stop_at: float | None = knob(None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops")
+    select_before_switch: bool = knob(False, doc="whether a step before the method's last switch may be selected (irm)")
     precision: str = knob(
         "fp32",
         domain="{fp32, tf32, bf16, fp64}",
@@ -89,6 +90,11 @@ class TrainingSettings:
         return min(self.steps, steps_of(self.epochs, n_rows, self.batch))
 
 
+def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a run's key holds them: without one that is younger than stores and at its default, so that keys stay."""
+    return {name: value for name, value in settings.items() if name != "select_before_switch" or value}
+
+
 def steps_of(epochs: float, n_rows: int, batch: int) -> int:
     """The steps in which batches have covered `n_rows` rows `epochs` times, at least one."""
     return max(1, math.ceil(epochs * n_rows / batch))
@@ -111,8 +117,6 @@ def check_switches(needs: Needs, knobs: Mapping[str, Any], steps: int, field: st
 
     `steps` is the largest number of steps of the run. Raises `InputError` naming `field.knob`.
     """
-    for name in needs.switches:
-        if int(knobs[name]) >= steps > 0:
-            raise InputError(
-                f"{field}.{name}", f"the switch at step {int(knobs[name])} lies beyond the run's last step, {steps - 1}"
-            )
+    for name, at in needs.switch_steps(knobs, steps).items():
+        if at >= steps > 0:
+            raise InputError(f"{field}.{name}", f"the switch at step {at} lies beyond the run's last step, {steps - 1}")

@@ -22,7 +22,7 @@ from crosswind.training.loop import Trajectory
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import score
-from crosswind.training.selection import Score, Selector, Stopper
+from crosswind.training.selection import Score, Selector, Stopper, check_rules, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.side_by_side import EvaluationSets, SharedRows, feed_of
 from crosswind.training.stack_optimiser import StackOptimiser
@@ -44,6 +44,7 @@ def fit_together(
     images: Mapping[str, AttributedDataset],
     model: ModelSpec,
     settings: TrainingSettings,
+    rules: Sequence[str] = (),
 ) -> list[Trajectory]:
     """For every (split, seed) what `fit` gives for it alone: same batches, validations, selections and end; logits within 1e-4.
 
@@ -61,12 +62,13 @@ def fit_together(
     infos = [info_of(split, images, settings) for split, _ in runs]
     for (split, _), info in zip(runs, infos, strict=True):
         check_run(method, split, images, settings, info)
+        check_rules(rules, split.validation)
     _check_alike(method, runs, infos)
     keep_freed_memory()
     meter.on(settings.device)
     with reproducible(settings):
         with meter.part("prepare"):
-            group = _Group(method, runs, images, model, settings, infos, meter)
+            group = _Group(method, runs, images, model, settings, infos, rules, meter)
         group.train()
         return group.results()
 
@@ -95,6 +97,7 @@ class _Solo:
     place: int
     split: Split
     length: int
+    start: int
     selector: Selector
     stopper: Stopper
     status: str = "finished"
@@ -113,6 +116,7 @@ class _Group:
         model: ModelSpec,
         settings: TrainingSettings,
         infos: Sequence[Info],
+        rules: Sequence[str],
         meter: Meter,
     ) -> None:
         self.method, self.images, self.settings, self.infos, self.meter = method, images, settings, infos, meter
@@ -132,11 +136,15 @@ class _Group:
             for name in first.evaluation
         }
         self.solos = [
-            _Solo(place, split, info.steps, Selector(list(split.validation)), Stopper(settings.patience, settings.stop_at))
-            for place, ((split, _), info) in enumerate(zip(runs, infos, strict=True))
+            self._solo(place, split, info, rules) for place, ((split, _), info) in enumerate(zip(runs, infos, strict=True))
         ]
         self.active = list(self.solos)
         self.logged: dict[str, list[Tensor]] = {}
+
+    def _solo(self, place: int, split: Split, info: Info, rules: Sequence[str]) -> _Solo:
+        settings, start = self.settings, start_of(self.method.switch_steps(info.steps), info.steps)
+        selector = Selector(list(split.validation), rules, 0 if settings.select_before_switch else start)
+        return _Solo(place, split, info.steps, start, selector, Stopper(settings.patience, settings.stop_at, start))
 
     def train(self) -> None:
         """Step all runs that go on, until none does."""
@@ -227,7 +235,7 @@ class _Group:
             **{f"module/model/{name}": value for name, value in self.stack.weights(place).items()},
             **{f"state/{name}": value for name, value in solo.state.items()},
         }
-        stopped = "validation" in scores and solo.stopper.offer(scores["validation"].accuracy)
+        stopped = "validation" in scores and solo.stopper.offer(solo.steps, scores["validation"].accuracy)
         if not all(math.isfinite(value) for value in means.values()):
             solo.status, stopped = "diverged", True
         solo.history.append(
@@ -287,8 +295,8 @@ class _Group:
                     self.images,
                     self.infos[solo.place],
                     solo.state,
-                    solo.steps,
-                    finished=solo.status == "finished",
+                    solo.selector.selections,
+                    solo.start,
                 ),
                 dict(solo.snapshots),
                 {},
