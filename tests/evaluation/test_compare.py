@@ -110,8 +110,8 @@ def crossed(table: list[list[float]]) -> dict[Seeds, float]:
 def test_crossed_split_seeds_by_hand() -> None:
     """Rows 0.1 0.2 0.3 and 0.3 0.4 0.8. Means by row 0.2, 0.5; by column 0.2, 0.3, 0.55; of all 0.35.
 
-    MS by split 3 (0.15^2 + 0.15^2) / 1 = 0.135; by seed 2 (0.15^2 + 0.05^2 + 0.2^2) / 2 = 0.065. t-quantiles 12.70620 (1) and 4.30265
-    (2): h^2 = (161.4476 * 0.135 + 18.5128 * 0.065) / 6 = 3.833126, h = 1.957837.
+    MS by split 3 (0.15^2 + 0.15^2) / 1 = 0.135; by seed 2 (0.15^2 + 0.05^2 + 0.2^2) / 2 = 0.065. The t-quantiles are 12.70620
+    (1) and 4.30265 (2): h^2 = (161.4476 * 0.135 + 18.5128 * 0.065) / 6 = 3.833126, h = 1.957837.
     """
     found = over_runs(crossed([[0.1, 0.2, 0.3], [0.3, 0.4, 0.8]]))
     assert (found.n, found.splits, found.left_out) == (6, 2, 0)
@@ -137,7 +137,7 @@ def test_without_an_effect_of_one_kind_the_interval_is_that_of_the_other() -> No
 
 
 def test_where_only_pairs_differ_there_is_an_interval() -> None:
-    """0.1 0.2 / 0.2 0.1: all means are 0.15, MS of the rest 0.01; h = 12.70620 sqrt(0.01 / 4) = 0.63531. Without it h would be 0."""
+    """0.1 0.2 / 0.2 0.1: all means are 0.15, MS of the rest 0.01; h = 12.70620 sqrt(0.01 / 4) = 0.63531. Without it h is 0."""
     found = paired(crossed([[0.0, 0.0], [0.0, 0.0]]), crossed([[0.1, 0.2], [0.2, 0.1]]))
     assert found is not None and found.half_width == pytest.approx(0.63531, abs=1e-5)
     assert not found.excludes_zero and found.p is not None and found.p > 0.05
@@ -155,7 +155,7 @@ def test_p_agrees_with_the_interval(scale: float) -> None:
 
 
 def test_missing_pairs_leave_out_the_seed_or_split_seed_that_lacks_most() -> None:
-    """3 x 3 without (1, 2): seed 2 and split 1 both have 2 of 3, and a seed goes first. Without split 2's seeds 0 and 1: that split."""
+    """3 x 3 without (1, 2): seed 2 and split 1 both have 2 of 3, and a seed goes first. Without (2, 0), (2, 1): split 2."""
     whole = crossed([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [0.3, 0.1, 0.9]])
     one = {key: value for key, value in whole.items() if key != (1, 2)}
     found = over_runs(one)
@@ -174,7 +174,7 @@ def test_equal_pairs_are_no_evidence_either() -> None:
 
 @pytest.mark.parametrize("splits,seeds,variances", [(2, 10, (4, 1, 1)), (2, 3, (0, 0, 1)), (4, 5, (1, 1, 0.1)), (5, 10, (1, 0, 1))])
 def test_crossed_intervals_cover_their_mean(splits: int, seeds: int, variances: tuple[float, float, float]) -> None:
-    """95% intervals of 800 simulated layouts; two standard errors of the share are 0.015. `benchmarks/intervals.py` has many more."""
+    """95% intervals of 800 simulated layouts; two standard errors of the share are 0.015. `benchmarks/intervals.py` has more."""
     rng = np.random.default_rng(7)
     split, seed, rest = np.sqrt(variances)
     inside = 0
@@ -200,7 +200,7 @@ def test_benjamini_hochberg_is_that_of_scipy() -> None:
 
 
 def test_what_waits_counts_as_one_and_takes_no_finding_back() -> None:
-    """Holm and Benjamini-Hochberg reject more, never less, when a p-value falls: a claim that holds while others wait still holds."""
+    """Holm and Benjamini-Hochberg reject more, never less, when a p-value falls: what holds while others wait still holds."""
     rng = np.random.default_rng(1)
     for adjust in (holm, benjamini_hochberg):
         for _ in range(200):
