@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crosswind.cli.report import tables_of
 from crosswind.core.errors import InputError
+from crosswind.studies.drive import drive
+from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import study_from
+from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
@@ -71,3 +76,20 @@ def test_the_plan_says_what_two_seeds_share() -> None:
     few, every = planned().draws[0], planned(sizes={"all": "all"}).draws[0]
     assert every.train_shared == 1.0 and every.to_json()["train_shared"] == 1.0
     assert 0 < few.train_shared < 0.5
+
+
+def test_a_study_of_split_seeds_from_plan_to_tables(tmp_path: Path) -> None:
+    claims = [{"text": "mixed images help", "better": "mixup"}]
+    plan = planned(split_seeds=2, methods=["erm", "mixup"], shifts={"none": []}, claims=claims, training={"steps": 2})
+    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.run:execute") as engine:
+        store.add_plan("study", {}, plan.study.model_dump(), plan.runs)
+        drive(store, plan.runs, engine)
+        rows = [row for row in store.results("study") if row["set"] == "test" and row["method"] == "erm"]
+        tables = {table.name: table for table in tables_of(store, "study")}
+    assert [(row["split_seed"], row["seed"]) for row in rows if row["rule"] == "best-id"] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    metrics = rows[0]["metrics"]
+    assert (metrics["classes"], metrics["majority"]) == (10, pytest.approx(0.1))
+    assert metrics["train_shared"] == plan.draws[0].train_shared
+    claimed = tables["claims-study"]
+    assert dict(zip(claimed.columns, claimed.rows[0], strict=True))["runs"] == 4
+    assert any("2 split seeds x 2 seeds" in note for table in tables.values() for note in table.notes)

@@ -84,6 +84,7 @@ def execute(
             metrics["role"] = "validation" if set_name in split.validation else "test"
             metrics["selected_step"] = trajectory.selections[rule].step
             metrics["ties"] = trajectory.selections[rule].ties
+            metrics["train_shared"] = split.report["train_shared"]
             entries.append({"rule": rule, "set": set_name, "metrics": metrics})
     folder.mkdir(parents=True, exist_ok=True)
     write_predictions(folder / "predictions.npz", {rule: trajectory.predictions[rule] for rule in wanted})

@@ -205,7 +205,7 @@ class Study(_Strict):
     )
     multiplicity: Literal["holm", "fdr", "none"] = Field(
         default="holm",
-        description="how verdicts count that the study has several claims: holm (any false one), fdr (the share of false ones), none",
+        description="what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none",
     )
     keep: Literal["none", "selected", "all"] = Field(default="none", description="which weights are kept")
     time_limit: float | None = Field(default=None, gt=0, description="seconds that one run may take")
