@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from crosswind.evaluation.compare import holm, mean_ranks, paired, summary, t_quantile
+from crosswind.evaluation.compare import Seeds, benjamini_hochberg, holm, mean_ranks, over_runs, paired, summary, t_quantile
 
 
 def test_t_quantiles_are_those_of_the_printed_tables() -> None:
@@ -99,3 +100,111 @@ def test_ranks_share_ties_and_leave_out_blocks_that_lack_a_name() -> None:
     assert (found.blocks, found.left_out) == (2, 1)
     assert mean_ranks([{"a": 0.9, "b": 0.8}], higher_is_better=False).mean == {"a": 2.0, "b": 1.0}
     assert mean_ranks([{"a": 1}, {"b": 1}]).mean == {}
+
+
+def crossed(table: list[list[float]]) -> dict[Seeds, float]:
+    """A row a split seed, a column a seed."""
+    return {Seeds(i, j): value for i, row in enumerate(table) for j, value in enumerate(row)}
+
+
+def test_crossed_split_seeds_by_hand() -> None:
+    """Rows 0.1 0.2 0.3 and 0.3 0.4 0.8. Means by row 0.2, 0.5; by column 0.2, 0.3, 0.55; of all 0.35.
+
+    MS by split 3 (0.15^2 + 0.15^2) / 1 = 0.135; by seed 2 (0.15^2 + 0.05^2 + 0.2^2) / 2 = 0.065. The t-quantiles are 12.70620
+    (1) and 4.30265 (2): h^2 = (161.4476 * 0.135 + 18.5128 * 0.065) / 6 = 3.833126, h = 1.957837.
+    """
+    found = over_runs(crossed([[0.1, 0.2, 0.3], [0.3, 0.4, 0.8]]))
+    assert (found.n, found.splits, found.left_out) == (6, 2, 0)
+    assert found.mean == pytest.approx(0.35)
+    assert found.half_width == pytest.approx(1.957837, abs=1e-5)
+    assert found.sd == pytest.approx(np.std([0.1, 0.2, 0.3, 0.3, 0.4, 0.8], ddof=1))
+
+
+def test_one_split_seed_or_one_seed_is_a_plain_t_interval() -> None:
+    values = [0.7, 0.8, 0.9]
+    one = summary(values)
+    for named in (dict(enumerate(values)), crossed([values]), crossed([[value] for value in values])):
+        found, difference = over_runs(named), paired(dict.fromkeys(named, 0.75), named)
+        assert (found.mean, found.sd, found.n, found.low, found.high) == (one.mean, one.sd, one.n, one.low, one.high)
+        assert difference is not None and difference.p == paired({0: 0.75, 1: 0.75, 2: 0.75}, dict(enumerate(values))).p  # type: ignore[union-attr]
+    assert [over_runs(crossed([[value] for value in values])).splits, over_runs(crossed([values])).splits] == [3, 1]
+
+
+def test_without_an_effect_of_one_kind_the_interval_is_that_of_the_other() -> None:
+    """Equal rows: MS by split and of the rest are 0, so h is that of the column means, 3 values, 2 degrees of freedom."""
+    found, one = over_runs(crossed([[0.7, 0.8, 0.9]] * 4)), summary([0.7, 0.8, 0.9])
+    assert found.half_width == pytest.approx(one.half_width)
+
+
+def test_where_only_pairs_differ_there_is_an_interval() -> None:
+    """0.1 0.2 / 0.2 0.1: all means are 0.15, MS of the rest 0.01; h = 12.70620 sqrt(0.01 / 4) = 0.63531. Without it h is 0."""
+    found = paired(crossed([[0.0, 0.0], [0.0, 0.0]]), crossed([[0.1, 0.2], [0.2, 0.1]]))
+    assert found is not None and found.half_width == pytest.approx(0.63531, abs=1e-5)
+    assert not found.excludes_zero and found.p is not None and found.p > 0.05
+
+
+@pytest.mark.parametrize("scale", [1e-9, 0.3, 1.0, 2.0, 40.0])
+def test_p_agrees_with_the_interval(scale: float) -> None:
+    """The interval at level 1 - p ends at 0."""
+    values = crossed([[scale + 0.1, scale - 0.2, scale + 0.3], [scale, scale + 0.25, scale - 0.1]])
+    found = paired(dict.fromkeys(values, 0.0), values)
+    assert found is not None and found.p is not None and 0 < found.p <= 1
+    at = over_runs(values, 1 - found.p) if found.p < 1 else None
+    assert at is None or at.half_width == pytest.approx(abs(found.mean), rel=1e-6)
+    assert found.excludes_zero == (found.p < 0.05)
+
+
+def test_missing_pairs_leave_out_the_seed_or_split_seed_that_lacks_most() -> None:
+    """3 x 3 without (1, 2): seed 2 and split 1 both have 2 of 3, and a seed goes first. Without (2, 0), (2, 1): split 2."""
+    whole = crossed([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [0.3, 0.1, 0.9]])
+    one = {key: value for key, value in whole.items() if key != (1, 2)}
+    found = over_runs(one)
+    assert (found.n, found.splits, found.left_out) == (6, 3, 2)
+    assert found.mean == pytest.approx((0.1 + 0.2 + 0.2 + 0.3 + 0.3 + 0.1) / 6)
+    two = {key: value for key, value in whole.items() if key not in ((2, 0), (2, 1))}
+    assert (over_runs(two).n, over_runs(two).splits, over_runs(two).left_out) == (6, 2, 1)
+    difference = paired(whole, one)
+    assert difference is not None and (difference.n, difference.missing) == (6, 3)
+
+
+def test_equal_pairs_are_no_evidence_either() -> None:
+    found = paired(crossed([[0.0, 0.8], [0.0, 0.8]]), crossed([[0.1, 0.9], [0.1, 0.9]]))
+    assert found is not None and (found.sd, found.p, found.excludes_zero) == (0.0, None, False)
+
+
+@pytest.mark.parametrize("splits,seeds,variances", [(2, 10, (4, 1, 1)), (2, 3, (0, 0, 1)), (4, 5, (1, 1, 0.1)), (5, 10, (1, 0, 1))])
+def test_crossed_intervals_cover_their_mean(splits: int, seeds: int, variances: tuple[float, float, float]) -> None:
+    """95% intervals of 800 simulated layouts; two standard errors of the share are 0.015. `benchmarks/intervals.py` has more."""
+    rng = np.random.default_rng(7)
+    split, seed, rest = np.sqrt(variances)
+    inside = 0
+    for _ in range(800):
+        table = split * rng.normal(size=(splits, 1)) + seed * rng.normal(size=(1, seeds)) + rest * rng.normal(size=(splits, seeds))
+        found = over_runs(crossed(table.tolist()))
+        assert found.low is not None and found.high is not None
+        inside += found.low <= 0 <= found.high
+    assert inside / 800 >= 0.935
+
+
+def test_benjamini_hochberg_is_that_of_scipy() -> None:
+    from scipy.stats import false_discovery_control
+
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 7, 40):
+        p = rng.random(n) ** 2
+        found = benjamini_hochberg(dict(enumerate(p.tolist())))
+        assert list(found.values()) == pytest.approx(false_discovery_control(p))
+    assert benjamini_hochberg({}) == {}
+    with pytest.raises(ValueError, match="not in"):
+        benjamini_hochberg({"a": 1.5})
+
+
+def test_what_waits_counts_as_one_and_takes_no_finding_back() -> None:
+    """Holm and Benjamini-Hochberg reject more, never less, when a p-value falls: what holds while others wait still holds."""
+    rng = np.random.default_rng(1)
+    for adjust in (holm, benjamini_hochberg):
+        for _ in range(200):
+            p = dict(enumerate((rng.random(5) ** 3).tolist()))
+            waiting = {**p, 0: 1.0, 3: 1.0}
+            before, after = adjust(waiting), adjust(p)
+            assert all(after[key] <= before[key] for key in p)

@@ -393,3 +393,65 @@ def test_a_damaged_doubt_marks_nothing() -> None:
     for row in rows:
         row["metrics"]["doubts"] = 3
     assert not any("†" in table.to_text() for table in result_tables(rows))
+
+
+def _crossed() -> list[dict[str, Any]]:
+    """2 split seeds x 3 seeds of erm, and of groupdro, 0.1 higher but for the split seed; classes of equal size, two of them."""
+    rows = []
+    for split in (4, 7):
+        for seed in range(3):
+            told = {"split_seed": split}
+            rows += _run("SC", "erm", seed, _both(round(0.6 + 0.05 * (split == 7) + 0.01 * seed, 6)), **told)
+            rows += _run("SC", "groupdro", seed, _both(round(0.7 + 0.06 * (split == 7) + 0.02 * seed * seed, 6)), **told)
+    for row in rows:
+        row["metrics"] |= {"classes": 2, "majority": 0.5, "train_shared": 0.75}
+    return rows
+
+
+def test_split_seeds_crossed_with_seeds() -> None:
+    """groupdro minus erm, a row a split seed: 0.10, 0.11, 0.16 and 0.11, 0.12, 0.17; mean 0.12833.
+
+    MS by split 6 * 0.005^2 = 0.00015; by seed 2 (0.02333^2 + 0.01333^2 + 0.03667^2) / 2 = 0.0020667; of the rest 0.
+    h^2 = (161.4476 * 0.00015 + 18.5128 * 0.0020667) / 6, h = 0.10205.
+    """
+    tables = _by_name(result_tables(_crossed()))
+    assert tables["difference-mini-digits-small-mlp-test-best-id"].rows == (("groupdro", "+0.128 ± 0.102 *"),)
+    notes = tables["accuracy-mini-digits-small-mlp-test-best-id"].notes
+    assert any("over 2 split seeds x 3 seeds: both are random effects, crossed" in note for note in notes)
+    assert any("6 runs each" in note and "two seeds are expected to have in common: 0.75" in note for note in notes)
+    assert not any("does not cover their choice" in note for note in notes)
+    numbers = number_table(_crossed())
+    cells = dict(zip(numbers.columns, numbers.rows[0], strict=True))
+    assert (cells["n"], cells["splits"], cells["train_shared"], cells["chance"]) == (6, 2, 0.75, 0.5)
+
+
+def test_one_split_seed_has_the_numbers_it_had_and_says_what_its_interval_leaves_out() -> None:
+    alone = [row for row in _crossed() if row["split_seed"] == 4]
+    plain = [{name: value for name, value in row.items() if name != "split_seed"} for row in alone]
+    assert [table.rows for table in result_tables(alone)] == [table.rows for table in result_tables(plain)]
+    notes = result_tables(alone)[0].notes
+    assert any("the interval does not cover their choice" in note and "in common: 0.75" in note for note in notes)
+
+
+def test_a_missing_run_leaves_out_its_seed() -> None:
+    rows = [row for row in _crossed() if (row["method"], row["split_seed"], row["seed"]) != ("erm", 7, 2)]
+    rows += _run("SC", "erm", 2, {}, status="failed", reason="no luck", split_seed=7)
+    tables = _by_name(result_tables(rows))
+    assert "Runs without a partner, left out: groupdro under SC 2." in tables["difference-mini-digits-small-mlp-test-best-id"].notes
+    notes = tables["accuracy-mini-digits-small-mlp-test-best-id"].notes
+    assert any("Left out, since their split seed or seed lacks runs: erm under SC 1." in note for note in notes)
+    assert any("no luck (seed 2 of split 7)" in note for note in tables["runs"].notes)
+
+
+def test_a_reference_at_chance_is_said_to_be_so() -> None:
+    """erm 0.55, 0.56, 0.57: interval 0.56 +- 0.0248. Always answering the most frequent class reaches 0.54, or 0.53."""
+    for majority, said in ((0.54, True), (0.53, False)):
+        rows = []
+        for seed in range(3):
+            rows += _run("SC", "erm", seed, _both(0.55 + 0.01 * seed)) + _run("SC", "groupdro", seed, _both(0.8 + 0.02 * seed))
+        for row in rows:
+            row["metrics"] |= {"classes": 2, "majority": majority}
+        table = _by_name(result_tables(rows))["difference-mini-digits-small-mlp-test-best-id"]
+        assert (
+            any(note.startswith("The reference erm is at chance here: SC (guessing reaches 0.540)") for note in table.notes) == said
+        )

@@ -19,14 +19,15 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
         print_json(planned.to_json())
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
-    rows: list[tuple[str, ...]] = [("source", "shift", "size", "train", "validation", "test", "cells")]
+    rows: list[tuple[str, ...]] = [("source", "shift", "size", "train", "validation", "test", "cells", "shared by seeds")]
     for draw in planned.draws:
         numbers = (draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells))
-        rows.append((draw.source, draw.shift, draw.size, *(str(number) for number in numbers)))
-    widths = [max(len(row[column]) for row in rows) for column in range(7)]
+        rows.append((draw.source, draw.shift, draw.size, *(str(number) for number in numbers), f"{draw.train_shared:.2f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(8)]
     for row in rows:
-        words = [f"{row[column]:<{widths[column]}}" if column < 3 else f"{row[column]:>{widths[column]}}" for column in range(7)]
+        words = [f"{row[column]:<{widths[column]}}" if column < 3 else f"{row[column]:>{widths[column]}}" for column in range(8)]
         typer.echo("  " + "  ".join(words))
+    typer.echo("shared by seeds: the share of the training rows that two seeds are expected to have in common")
     printed = set()
     for draw in planned.draws:
         for attribute, pairs in draw.matching.items():

@@ -1,4 +1,4 @@
-"""Comparisons over seeds: intervals, paired differences, corrections for many comparisons, ranks.
+"""Comparisons over seeds and split seeds: intervals, paired differences, corrections for many comparisons, ranks.
 
 Plain numbers in, plain values out; nothing here knows where they come from.
 """
@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Difference", "Ranks", "Summary", "holm", "mean_ranks", "paired", "summary", "t_quantile"]
+__all__ = [
+    "Difference",
+    "Ranks",
+    "Seeds",
+    "Summary",
+    "benjamini_hochberg",
+    "holm",
+    "mean_ranks",
+    "over_runs",
+    "paired",
+    "summary",
+    "t_quantile",
+]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,15 +31,31 @@ K = TypeVar("K", bound=Hashable)
 _ROUNDING = 1e-12
 
 
+class Seeds(NamedTuple):
+    """What names a run beside its settings where a study has several split seeds: it is run at every pair of both."""
+
+    split: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.seed} of split {self.split}"
+
+
 @dataclass(frozen=True)
 class Summary:
-    """Mean of `n` values, their standard deviation (n - 1 in the denominator) and a t-interval of the mean; None where n < 2."""
+    """Mean of `n` values, their standard deviation (n - 1 in the denominator) and an interval of the mean; None where n < 2.
+
+    `splits`: the split seeds among the values; with several, `n` is their number times that of the seeds. `left_out`: values that
+    are not used, since their split seed or seed lacks others.
+    """
 
     mean: float
     sd: float | None
     n: int
     low: float | None
     high: float | None
+    splits: int = 1
+    left_out: int = 0
 
     @property
     def half_width(self) -> float | None:
@@ -37,10 +65,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference(Summary):
-    """A difference to a reference, paired by seed. `missing` seeds had one side only; `p` is of the two-sided paired t-test."""
+    """A difference to a reference, paired by run. `missing` runs had one side only or are left out.
 
-    missing: int
-    p: float | None
+    `p` is two-sided and agrees with the interval: it is below 1 - level where the interval excludes 0. None without a spread.
+    """
+
+    missing: int = 0
+    p: float | None = None
 
     @property
     def excludes_zero(self) -> bool:
@@ -70,19 +101,84 @@ def summary(values: Sequence[float], level: float = 0.95) -> Summary:
     return Summary(mean, sd, n, mean - half, mean + half)
 
 
+def over_runs(values: Mapping[Any, float], level: float = 0.95) -> Summary:
+    """Mean and interval over runs: keys are seeds, and `summary` is taken; or they are `Seeds`, of several split seeds.
+
+    Split seeds (a of them) and seeds (b) are crossed random effects: y_ij = m + S_i + T_j + E_ij, all normal. With the mean
+    squares MS_S and MS_T of the means by split seed and by seed, and MS_E of the rest, the half-width h of the interval is
+    h^2 = (t^2 MS_S + t'^2 MS_T) / (a b), where t and t' are the t-quantiles for a - 1 and b - 1 degrees of freedom, and at least
+    that of MS_E alone, for (a - 1) (b - 1). Its coverage is at least `level` for any variances (Banerjee 1960): an interval by
+    Satterthwaite's degrees of freedom is narrower and falls to 0.89 with two split seeds (`benchmarks/intervals.py`).
+
+    Where pairs are missing, the split seed or seed that has the smallest share of its runs is left out, until none is missing; of
+    equal ones a seed before a split seed, the last first. Raises `ValueError` as `summary` does.
+    """
+    return _over_runs(values, level)[0]
+
+
 def paired(reference: Mapping[K, float], values: Mapping[K, float], level: float = 0.95) -> Difference | None:
-    """Mean of `values - reference` over the seeds that both have, as `summary` gives it; None where they share no seed."""
-    shared = [seed for seed in values if seed in reference]
-    missing = len(set(values) | set(reference)) - len(shared)
-    if not shared:
+    """Mean of `values - reference` over the runs that both have, as `over_runs` gives it; None where they share no run."""
+    differences = {key: values[key] - reference[key] for key in values if key in reference}
+    if not differences:
         return None
-    found = summary([values[seed] - reference[seed] for seed in shared], level)
-    p = None
-    if found.sd:
+    found, p = _over_runs(differences, level)
+    missing = len(set(values) | set(reference)) - found.n
+    return Difference(**{**vars(found), "missing": missing, "p": p if found.sd else None})
+
+
+def _over_runs(values: Mapping[Any, float], level: float) -> tuple[Summary, float | None]:
+    """The summary, and the p-value of a mean of 0 where there is a spread."""
+    kept = _rectangle({key: value for key, value in values.items() if isinstance(key, Seeds)}) or values
+    splits, seeds = (
+        len({key.split for key in kept if isinstance(key, Seeds)}) or 1,
+        len({getattr(key, "seed", key) for key in kept}),
+    )
+    found = replace(summary(list(kept.values()), level), splits=splits, left_out=len(values) - len(kept))
+    if not found.sd:
+        return found, None
+    if splits == 1 or seeds == 1:
         from scipy.special import stdtr
 
-        p = float(2 * stdtr(found.n - 1, -abs(found.mean) / (found.sd / math.sqrt(found.n))))
-    return Difference(found.mean, found.sd, found.n, found.low, found.high, missing, p)
+        return found, float(2 * stdtr(found.n - 1, -abs(found.mean) / (found.sd / math.sqrt(found.n))))
+    by_split, by_seed, rest = _mean_squares(kept)
+
+    def half(p: float) -> float:
+        from scipy.special import stdtrit
+
+        t, u, v = (float(stdtrit(df, p / 2)) for df in (splits - 1, seeds - 1, (splits - 1) * (seeds - 1)))
+        return math.sqrt(max(t * t * by_split + u * u * by_seed, v * v * rest) / found.n)
+
+    low, high = math.log(1e-100), 0.0  # p by halving: the half-width falls with it
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if half(math.exp(middle)) > abs(found.mean) else (low, middle)
+    width = half(1 - level)
+    return replace(found, low=found.mean - width, high=found.mean + width), math.exp(high)
+
+
+def _rectangle(values: Mapping[Seeds, float]) -> dict[Seeds, float]:
+    """The runs of split seeds and seeds of which none is missing, see `over_runs`."""
+    kept = dict(values)
+    while len(kept) < len(splits := {key.split for key in kept}) * len(seeds := {key.seed for key in kept}):
+        shares = [(sum(key.seed == seed for key in kept) / len(splits), 0, -seed) for seed in seeds]
+        shares += [(sum(key.split == split for key in kept) / len(seeds), 1, -split) for split in splits]
+        _, axis, name = min(shares)
+        kept = {key: value for key, value in kept.items() if (key.split if axis else key.seed) != -name}
+    return kept
+
+
+def _mean_squares(values: Mapping[Seeds, float]) -> tuple[float, float, float]:
+    """Mean squares by split seed, by seed and of the rest, of a whole rectangle."""
+    splits, seeds = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
+    mean = math.fsum(values.values()) / len(values)
+    rows = {i: math.fsum(values[Seeds(i, j)] for j in seeds) / len(seeds) for i in splits}
+    columns = {j: math.fsum(values[Seeds(i, j)] for i in splits) / len(splits) for j in seeds}
+    left = math.fsum((value - rows[i] - columns[j] + mean) ** 2 for (i, j), value in values.items())
+    return (
+        len(seeds) * math.fsum((value - mean) ** 2 for value in rows.values()) / (len(splits) - 1),
+        len(splits) * math.fsum((value - mean) ** 2 for value in columns.values()) / (len(seeds) - 1),
+        left / ((len(splits) - 1) * (len(seeds) - 1)),
+    )
 
 
 @cache
@@ -107,6 +203,21 @@ def holm(p_values: Mapping[K, float]) -> dict[K, float]:
     for rank, key in enumerate(sorted(p_values, key=lambda name: p_values[name])):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[key]))
         adjusted[key] = largest
+    return {key: adjusted[key] for key in p_values}
+
+
+def benjamini_hochberg(p_values: Mapping[K, float]) -> dict[K, float]:
+    """Adjusted p-values that control the expected share of false findings among the findings (Benjamini and Hochberg 1995).
+
+    The i-th smallest of m is multiplied by m / i, made monotone from the largest down. In the order of `p_values`.
+    """
+    if any(not 0 <= p <= 1 for p in p_values.values()):
+        raise ValueError("a p-value is not in [0, 1]")
+    adjusted: dict[K, float] = {}
+    smallest = 1.0
+    for rank, key in zip(range(len(p_values), 0, -1), sorted(p_values, key=lambda name: -p_values[name]), strict=True):
+        smallest = min(smallest, p_values[key] * len(p_values) / rank)
+        adjusted[key] = smallest
     return {key: adjusted[key] for key in p_values}
 
 

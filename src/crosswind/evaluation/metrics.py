@@ -24,7 +24,8 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
     """Every score of one set of predictions, as plain values for JSON.
 
     `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong); `balanced_accuracy`, the mean recall over
-    the classes that have rows; `groups`, for each group with rows its `n` and `accuracy`; `worst_group`, the lowest accuracy of a
+    the classes that have rows, of which there are `classes`; `majority`, the share of the rows that are of the most frequent one;
+    `groups`, for each group with rows its `n` and `accuracy`; `worst_group`, the lowest accuracy of a
     group with at least `min_rows` rows, with `worst_group_name` and `worst_group_n` (of equal groups the first; all None where
     no group is that large); `groups_skipped`, the groups with rows but fewer than `min_rows`; `nll`, the mean negative log
     likelihood of the label in nats; `ece`, see `calibration_error`.
@@ -42,6 +43,8 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
         "accuracy": float(right.mean()),
         "unparsed": int((predictions.answer == -1).sum()),
         "balanced_accuracy": _balanced(label, right, len(class_names)),
+        "classes": len(np.unique(label)),
+        "majority": float(np.bincount(label).max() / len(label)),
     }
     out.update(_by_group(group, right, group_names, min_rows))
     out.update({"nll": None, "ece": None, "non_finite": None})

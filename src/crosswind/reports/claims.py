@@ -1,6 +1,7 @@
-"""What a study claims, judged by its results: the difference of two sides paired by seed, and one of four verdicts.
+"""What a study claims, judged by its results: the difference of two sides paired by run, and one of four verdicts.
 
-A claim that leaves data, shift, size or model open is judged at each that both of its sides were planned for.
+A claim that leaves data, shift, size or model open is judged at each that both of its sides were planned for. All judgements of a
+study are one family of tests: it is fixed by the plan, so that another table, method or rule changes no verdict.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from crosswind.evaluation.compare import Difference
+from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm
 from crosswind.reports.layout import Cell
-from crosswind.reports.notes import MARK, oracle_notes, with_mark
+from crosswind.reports.notes import MARK, at_chance, chance_level, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results
 from crosswind.reports.tables import Table
 
@@ -24,7 +25,12 @@ _NUMBERS = (
     *("study", "claim", "text", "data", "shift", "size", "set", "metric", "rule", "better", "better_model", "than", "than_model"),
     *("better_mean", "than_mean", "diff", "diff_low", "diff_high", "n", "missing", "better_points", "than_points", "verdict"),
     *("better_doubted", "than_doubted"),
+    *("p", "p_adjusted", "multiplicity", "family", "splits", "than_at_chance"),
 )
+_ADJUSTED = {
+    "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
+    "fdr": ("p, FDR", "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)", benjamini_hochberg),
+}
 
 
 class _Where(NamedTuple):
@@ -52,14 +58,18 @@ class JudgedSide:
     failed: int
     entry: Entry | None
 
-    def values(self, metric: str) -> dict[int, float]:
+    def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed; empty without scores."""
         return {} if self.entry is None else self.entry.values(metric)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim at one data set, shift and size. `number` counts the study's claims from 1."""
+    """A claim at one data set, shift and size. `number` counts the study's claims from 1.
+
+    `adjusted` is the p-value among the `family` judgements of the study, by its `multiplicity` (holm, fdr or none); None where
+    there is none.
+    """
 
     number: int
     text: str
@@ -69,6 +79,14 @@ class Judgement:
     metric: str
     better: JudgedSide
     than: JudgedSide
+    multiplicity: str = "holm"
+    family: int = 1
+    adjusted: float | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a run of a side has not ended: the difference is then not looked at."""
+        return bool(self.better.waiting or self.than.waiting)
 
     @property
     def difference(self) -> Difference | None:
@@ -79,13 +97,13 @@ class Judgement:
 
     @property
     def verdict(self) -> str:
-        """`HOLDS` where the interval lies above 0, `OPPOSITE` below; `NOT_RUN` until every run of both sides has ended."""
-        if self.better.waiting or self.than.waiting:
+        """`HOLDS` or, where it is below 0, `OPPOSITE` where the adjusted p is under 0.05; `NOT_RUN` until all runs have ended."""
+        if self.waits:
             return NOT_RUN
         found = self.difference
-        if found is None or found.low is None or not found.excludes_zero:
+        if found is None or self.adjusted is None or self.adjusted >= 1 - LEVEL:
             return CANNOT_TELL
-        return HOLDS if found.low > 0 else OPPOSITE
+        return HOLDS if found.mean > 0 else OPPOSITE
 
 
 def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
@@ -126,7 +144,21 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
                 place = Place(where.study, where.data, where.size, where.model, set_name, rule)
                 sides = (judged(where, set_name, rule), judged(other, set_name, rule))
                 out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
-    return out
+    return _adjusted(out, str(resolved.get("multiplicity", "holm")))
+
+
+def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
+    """The judgements with their p-values adjusted for all of them.
+
+    One that waits or has no p-value counts as 1: the family does not grow while runs end, and what holds before still does after.
+    """
+    known = {i: item.difference.p for i, item in enumerate(family) if not item.waits and item.difference is not None}
+    p_values = {i: 1.0 if (p := known.get(i)) is None else p for i in range(len(family))}
+    adjusted = _ADJUSTED[multiplicity][2](p_values) if multiplicity in _ADJUSTED else p_values
+    return [
+        replace(item, multiplicity=multiplicity, family=len(family), adjusted=None if known.get(i) is None else adjusted[i])
+        for i, item in enumerate(family)
+    ]
 
 
 def claim_table(study: str, found: list[Judgement]) -> Table | None:
@@ -136,7 +168,7 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
     shared, varying = _columns(found)
     rows: list[tuple[Cell, ...]] = []
     for item in found:
-        difference = item.difference if item.verdict != NOT_RUN else None
+        difference = None if item.waits else item.difference
         mean = None if difference is None else f"{difference.mean:+.3f}"
         interval = (
             None
@@ -145,10 +177,12 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
         )
         about = _about(item)
         seeds = 0 if difference is None else difference.n
+        adjusted = None if item.adjusted is None else f"{item.adjusted:.3f}" if item.adjusted >= 0.001 else "<0.001"
         verdict = with_mark(item.verdict, item.better.entry, item.than.entry)
-        rows.append((item.number, verdict, *(about[name] for name in varying), mean, interval, seeds))
+        rows.append((item.number, verdict, *(about[name] for name in varying), mean, interval, adjusted, seeds))
     # The verdict first: on a phone the rest is reached by scrolling.
-    columns = ("claim", "verdict", *varying, "difference", "95% interval", "seeds")
+    named = _ADJUSTED.get(found[0].multiplicity, ("p",))[0]
+    columns = ("claim", "verdict", *varying, "difference", "95% interval", named, _runs_named(found))
     notes = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
     title = f"Claims ({', '.join(part for part in (study, *shared) if part)})"
     return Table(f"claims-{_slug(study)}", title, columns, tuple(rows), (*notes, *_notes(found)), keys=1)
@@ -177,7 +211,11 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
             scores[f"{name}_mean"] = None if summary is None else summary.mean
         if difference is not None:
             scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
-            scores |= {"n": difference.n, "missing": difference.missing}
+            scores |= {"n": difference.n, "missing": difference.missing, "splits": difference.splits}
+            scores |= {"p": difference.p, "p_adjusted": item.adjusted}
+        scores |= {"multiplicity": item.multiplicity, "family": item.family}
+        if item.than.entry is not None:
+            scores["than_at_chance"] = None if (found_at := at_chance(item.than.entry, item.metric)) is None else int(found_at)
         rows.append(tuple(scores.get(name) for name in _NUMBERS))
     return Table(f"claims-{_slug(study)}", "Every number of the claims", _NUMBERS, tuple(rows), keys=2)
 
@@ -213,15 +251,36 @@ def _columns(found: list[Judgement]) -> tuple[list[str], list[str]]:
 
 
 def _notes(found: list[Judgement]) -> list[str]:
-    done = [item for item in found if item.verdict != NOT_RUN]
+    done = [item for item in found if not item.waits]
+    crossed = _runs_named(found) == "runs"
+    multiplicity, family = found[0].multiplicity, found[0].family
     notes = [
-        f'The better side minus the other at the same seed, then the mean over seeds. "{HOLDS}": the 95% t-interval lies above 0; '
-        f'"{OPPOSITE}": below; "{CANNOT_TELL}": it has 0 in it, or there is none (one seed, or seeds without spread). That is no '
-        "finding that the sides are equal."
+        f"The better side minus the other at the same seed{' and split seed' if crossed else ''}, then the mean over all. "
+        f'"{HOLDS}": it is above 0, and p below 0.05; "{OPPOSITE}": below 0; "{CANNOT_TELL}": p is not, or there is none (one '
+        "seed, or seeds without spread). That is no finding that the sides are equal."
     ]
-    if len(done) > 1:
-        chance = f"{len(done) * (1 - LEVEL) / 2:.2g} of {len(done)}"
+    if family > 1 and multiplicity in _ADJUSTED:
+        notes.append(
+            f"p is two-sided and adjusted for the {family} judgements of this study together, which keeps "
+            f"{_ADJUSTED[multiplicity][1]}; one that waits counts as p = 1. The interval is of its claim alone, not adjusted."
+        )
+    elif family > 1:
+        chance = f"{family * (1 - LEVEL) / 2:.2g} of {family}"
         notes.append(f"Each is judged for itself: where nothing differs, about {chance} would hold by chance.")
+    for item in done:
+        other = item.than.entry
+        if other is not None and at_chance(other, item.metric):
+            notes.append(
+                f"Claim {item.number} under {item.shift}: {_named(item.than)} is at chance here (guessing reaches "
+                f"{chance_level(other, item.metric):.3f}), so a gain over it is no sign of robustness."
+            )
+    by_other = [str(item.number) for item in found if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")]
+    if by_other:
+        numbers = ", ".join(dict.fromkeys(by_other))
+        notes.append(
+            f"Claim {numbers}: of the worst group, while step and point are chosen by another score; a rule as "
+            "best-id-worst-group chooses by it."
+        )
     notes += dict.fromkeys(line for item in found for line in oracle_notes(item.place))
     uneven = dict.fromkeys(
         f"{_named(item.better)} {item.better.tried}, {_named(item.than)} {item.than.tried} (claim {item.number})"
@@ -246,16 +305,22 @@ def _notes(found: list[Judgement]) -> list[str]:
         missing = item.difference.missing if item.difference is not None else 0
         if lost or missing:
             words = [f"failed runs: {', '.join(lost)}"] if lost else []
-            words += [f"seeds without a partner, left out: {missing}"] if missing else []
+            words += [f"{_runs_named(found)} without a partner, left out: {missing}"] if missing else []
             notes.append(f"Claim {item.number} under {item.shift}: {'; '.join(words)}.")
         partial = [
-            f"{_named(side)} (seed {', '.join(map(str, sorted(side.entry.partial)))})"
+            f"{_named(side)} (seed {', '.join(map(str, side.entry.partial))})"
             for side in (item.better, item.than)
             if side.entry is not None and side.entry.partial
         ]
         if partial:
             notes.append(f"Claim {item.number} under {item.shift}: chosen among fewer points than planned: {'; '.join(partial)}.")
     return notes
+
+
+def _runs_named(found: list[Judgement]) -> str:
+    """What the runs of a side are called: seeds, or pairs with split seeds."""
+    keys = (key for item in found for side in (item.better, item.than) if side.entry is not None for key in side.entry.metrics)
+    return "runs" if any(isinstance(key, Seeds) for key in keys) else "seeds"
 
 
 def _named(side: JudgedSide) -> str:

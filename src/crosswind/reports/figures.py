@@ -67,7 +67,7 @@ def change_map(found: Results, place: Place, reference: str) -> Figure | None:
             if entry is None or base is None or difference is None:
                 continue
             own, other = entry.summary("accuracy"), base.summary("accuracy")
-            wide = "one seed, no interval"
+            wide = "one run, no interval"
             if difference.low is not None and difference.high is not None:
                 wide = f"{difference.low:+.3f} to {difference.high:+.3f}"
             data.append(
@@ -86,7 +86,7 @@ def change_map(found: Results, place: Place, reference: str) -> Figure | None:
     if not data:
         return None
     most = max(max(abs(item["d"]) for item in data), 0.05)
-    shown = (("d", f"change against {reference}", "+.3f"), ("i", "95% interval", ""), ("n", "seeds", ""))
+    shown = (("d", f"change against {reference}", "+.3f"), ("i", "95% interval", ""), ("n", "runs", ""))
     tips = (*shown, ("a", "accuracy", ".3f"), ("b", f"accuracy of {reference}", ".3f"))
     chart = filled(charts.grid(tuple(shifts), tuple(methods), tips, True), {"rows": data}, most=most)
     return Figure(
@@ -117,7 +117,7 @@ def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
             names = sorted(
                 {str(item["worst_group_name"]) for item in entry.metrics.values() if item.get("worst_group") is not None}
             )
-            wide = "one seed, no interval" if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
+            wide = "one run, no interval" if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
             shown = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             data.append(
                 {
@@ -132,12 +132,12 @@ def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
             )
     if not data:
         return None
-    tips = (("d", "worst group", ".3f"), ("i", "95% interval", ""), ("n", "seeds", ""), ("g", "lowest in some seed", ""))
+    tips = (("d", "worst group", ".3f"), ("i", "95% interval", ""), ("n", "runs", ""), ("g", "lowest in some run", ""))
     chart = filled(charts.grid(tuple(shifts), tuple(methods), tips, False), {"rows": data}, most=1.0)
     return Figure(
         _named("worst-group", place),
         f"Worst group accuracy on {place.set}",
-        "Mean over seeds of the lowest accuracy of any group; which group that is may differ between seeds. Of small groups the "
+        "Mean over runs of the lowest accuracy of any group; which group that is may differ between seeds. Of small groups the "
         "lowest is low by chance alone: the table gives their rows.",
         f"Heat map of {len(methods)} methods and {len(shifts)} shifts: worst group accuracy, between "
         f"{min(item['d'] for item in data):.3f} and {max(item['d'] for item in data):.3f}.",
@@ -156,7 +156,7 @@ def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
         for method in methods:
             entry = found.at(place).get((shift, method))
             values = entry.values("accuracy") if entry else {}
-            data += [{"s": shift, "m": method, "k": seed, "a": _six(value)} for seed, value in values.items()]
+            data += [{"s": shift, "m": method, "k": str(seed), "a": _six(value)} for seed, value in values.items()]
     if not data:
         return None
     chart = filled(charts.strips(tuple(shifts), tuple(methods), f"accuracy on {place.set}"), {"rows": data}, reference=reference)
@@ -185,7 +185,7 @@ def rule_dots(found: Results, places: Sequence[Place], reference: str) -> Figure
         for (shift, method), entry in found.at(other).items():
             summary = entry.summary("accuracy", LEVEL)
             if summary is not None:
-                wide = "one seed, no interval" if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
+                wide = "one run, no interval" if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
                 data.append({"s": shift, "m": method, "u": name, "a": _six(summary.mean), "i": wide, "n": summary.n})
     if not data:
         return None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from crosswind.evaluation.compare import t_quantile
+from crosswind.evaluation.compare import Seeds, t_quantile
 from crosswind.reports.layout import Cell
 from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, choosing_rule
 
 __all__ = [
     "MARK",
+    "at_chance",
+    "chance_level",
+    "chance_notes",
     "doubt_notes",
     "entry_notes",
     "with_mark",
@@ -28,10 +31,16 @@ MARK = "†"
 """Stands behind every number of which a run told its reader to doubt it."""
 
 
-def interval_note(counts: Counter[int]) -> str:
-    """What the interval is, and how wide that makes it for the fewest seeds of a table (`counts`: cells by number of seeds)."""
-    if not counts:
-        return "low and high bound a 95% t-interval of the mean over seeds."
+def interval_note(layouts: Counter[tuple[int, int]]) -> str:
+    """What the interval is, and how wide that makes it for the fewest seeds of a table.
+
+    `layouts`: cells by the number of split seeds and of runs.
+    """
+    if not layouts:
+        return "low and high bound a 95% interval of the mean over seeds, and over split seeds where there are several."
+    if any(splits > 1 for splits, _ in layouts):
+        return _crossed_note(layouts)
+    counts = Counter({n: cells for (_, n), cells in layouts.items()})
     if max(counts) == 1:
         return "One seed: a single run each, without an interval. What is chance cannot be told from what is not."
     several = sorted((n for n in counts if n > 1), reverse=True)
@@ -41,6 +50,18 @@ def interval_note(counts: Counter[int]) -> str:
     return text + (" A value without ± has one seed." if counts[1] else "")
 
 
+def _crossed_note(layouts: Counter[tuple[int, int]]) -> str:
+    told = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in sorted(layouts, reverse=True) if n > 1)
+    few = min(splits for splits, n in layouts if n > 1)
+    text = (
+        f"± is half of a 95% interval of the mean over {told}: both are random effects, crossed, so that it covers the choice of "
+        "test rows from this data set too."
+    )
+    if few < 4:
+        text += f" Of {few} split seeds little is learnt about their spread, so the interval is wide."
+    return text + (" A value without ± has one run." if any(n == 1 for _, n in layouts) else "")
+
+
 def seeds_note(found: Results, place: Place) -> str:
     """How many seeds the cells of a place have, and what seeds redraw; nothing where every cell has one."""
     counts = {(method, shift): len(entry.metrics) for (shift, method), entry in found.at(place).items()}
@@ -48,11 +69,71 @@ def seeds_note(found: Results, place: Place) -> str:
     odd = [f"{method} under {shift} {n}" for (method, shift), n in counts.items() if n != usual]
     if set(counts.values()) == {1}:
         return ""
+    if any(isinstance(key, Seeds) for entry in found.at(place).values() for key in entry.metrics):
+        text = f"{usual} runs each" + (f", but {', '.join(odd)}" if odd else "")
+        left = [f"{method} under {shift} {n}" for (shift, method), entry in found.at(place).items() if (n := _left_out(entry))]
+        return (
+            f"{text}: every split seed with every seed. A split seed deals all rows anew, those for testing too; a seed redraws "
+            f"the network's start and the order of batches, and training and validation rows as far as the draw leaves a choice"
+            f"{_shared(found, place)}. All split seeds deal the rows of one data set: the interval does not cover its choice."
+        ) + (f" Left out, since their split seed or seed lacks runs: {', '.join(left)}." if left else "")
     text = f"{usual} seed{'s' if usual != 1 else ''} each" + (f", but {', '.join(odd)}" if odd else "")
     return (
-        f"{text}. Seeds redraw the training and validation rows and the network's start; "
-        "the test rows stay the same, so the interval does not cover their choice."
+        f"{text}. Seeds redraw the network's start and the order of batches, and training and validation rows as far as the draw "
+        "leaves a choice" + _shared(found, place) + ". The test rows stay the same, so the interval does not cover their choice; "
+        "with several split_seeds it does."
     )
+
+
+def _shared(found: Results, place: Place) -> str:
+    """The share of the training rows that two seeds are expected to have in common, by shift; nothing for older stores."""
+    shares = {}
+    for (shift, _), entry in found.at(place).items():
+        told = [float(item["train_shared"]) for item in entry.metrics.values() if item.get("train_shared") is not None]
+        shares.update({shift: f"{sum(told) / len(told):.2f}"} if told else {})
+    if not shares:
+        return ""
+    one = next(iter(shares.values())) if len(set(shares.values())) == 1 else ", ".join(f"{name} {n}" for name, n in shares.items())
+    return f" (share of the training rows that two seeds are expected to have in common: {one})"
+
+
+def _left_out(entry: Entry) -> int:
+    summary = entry.summary("accuracy", LEVEL)
+    return 0 if summary is None else summary.left_out
+
+
+def chance_level(entry: Entry, metric: str) -> float | None:
+    """The score that guessing reaches; None for results that do not name their classes.
+
+    For accuracy it is the share of the most frequent class, which always answering it reaches; for balanced accuracy and the worst
+    group 1 / classes, as of uniform guesses.
+    """
+    name = "majority" if metric == "accuracy" else "classes"
+    told = [float(item[name]) for item in entry.metrics.values() if item.get(name)]
+    return None if not told else max(told) if metric == "accuracy" else 1 / max(told)
+
+
+def at_chance(entry: Entry, metric: str) -> bool | None:
+    """Whether the entry is no better than guessing: its interval (of one run the score) does not lie above. None where unknown."""
+    summary, chance = entry.summary(metric, LEVEL), chance_level(entry, metric)
+    if summary is None or chance is None:
+        return None
+    return (summary.mean if summary.low is None else summary.low) <= chance
+
+
+def chance_notes(found: Results, place: Place, reference: str, metric: str = "accuracy") -> list[str]:
+    """Under which shifts the reference is no better than guessing, so that a difference to it says little of robustness."""
+    under = []
+    for shift in found.shifts(place):
+        entry = found.at(place).get((shift, reference))
+        if entry is not None and at_chance(entry, metric):
+            under.append(f"{shift} (guessing reaches {chance_level(entry, metric):.3f})")
+    if not under:
+        return []
+    return [
+        f"The reference {reference} is at chance here: {', '.join(under)}. Its interval does not lie above guessing, so a gain "
+        "over it is no sign of robustness."
+    ]
 
 
 def set_notes(found: Results, place: Place) -> list[str]:
@@ -119,7 +200,7 @@ def entry_notes(found: Results, place: Place) -> list[str]:
         for (shift, method), entry in found.at(place).items():
             seeds = getattr(entry, name)
             if seeds:
-                lines.append(f"{method} under {shift} (seed {', '.join(map(str, sorted(seeds)))})")
+                lines.append(f"{method} under {shift} (seed {', '.join(map(str, seeds))})")
         return "; ".join(lines)
 
     notes = []

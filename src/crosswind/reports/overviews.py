@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crosswind.core.errors import one_line
-from crosswind.evaluation.compare import Ranks, mean_ranks
+from crosswind.evaluation.compare import Ranks, Seeds, mean_ranks
 from crosswind.reports.gather import SetDraw
 from crosswind.reports.layout import Cell
 from crosswind.reports.notes import MARK, doubt_notes, with_mark
@@ -35,7 +35,7 @@ _TROUBLE_SHOWN = 200
 
 def seed_table(found: Results, place: Place, reference: str, metric: str = "accuracy") -> Table:
     """The metric of every seed, a row a shift and method."""
-    seeds = sorted({seed for entry in found.at(place).values() for seed in entry.values(metric)})
+    seeds = dict.fromkeys(seed for entry in found.at(place).values() for seed in entry.values(metric))
     rows: list[tuple[Cell, ...]] = []
     for shift in found.shifts(place):
         for method in found.methods(place, reference):
@@ -88,7 +88,7 @@ class Ranking:
 
 
 def ranking(found: Results, places: Sequence[Place]) -> list[Ranking]:
-    """Rank the methods in every block (study, data, size, model, shift and seed) by accuracy, for each set and rule of `places`."""
+    """Rank the methods in every block by accuracy, for each set and rule of `places`; see `rank_table`."""
     out = []
     for set_name, rule in dict.fromkeys((place.set, place.rule) for place in places):
         blocks: dict[tuple[Any, ...], dict[str, float]] = {}
@@ -129,8 +129,8 @@ def rank_table(item: Ranking) -> Table:
         rows.append((name, float(mean), counts.get(1.0, 0), counts.get(last, 0), item.ranks.blocks))
     notes = [
         "1 is the best rank; equal accuracies share the mean of their ranks, so that first and last count undivided ranks only.",
-        "A block is one data set, size, model, shift and seed. Blocks share test rows and training data, so they are not "
-        "independent, and no interval is given. A rank says nothing of how large a difference is.",
+        "A block is one data set, size, model, shift, split seed and seed. Blocks share test rows and training data, so they are "
+        "not independent, and no interval is given. A rank says nothing of how large a difference is.",
     ]
     if item.ranks.left_out:
         notes.append(f"{item.ranks.left_out} blocks are left out: not every method has a score there.")
@@ -151,9 +151,10 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
             where = [str(labels.get(name) or "") for name in ("data", "shift", "size", "model", "method", "point")]
             reason = one_line(run["reason"] or _first_warning(run) or "no reason recorded")
             groups.setdefault((run["status"], *where, reason), []).append(run)
+    several = len({run["labels"].get("split_seed", 0) for group in groups.values() for run in group}) > 1
     rows: list[tuple[Cell, ...]] = []
     for key, some in groups.items():
-        seeds = ", ".join(str(run["labels"]["seed"]) for run in some)
+        seeds = ", ".join(_seed_name(run["labels"], several) for run in some)
         rows.append((*(part or None for part in key[:-1]), seeds, key[-1], str(some[0]["key"])[:10]))
     notes = ["A diverged run is scored as it is and counts in every mean; a failed run has no score."] if rows else []
     if len(rows) > _TROUBLE_SHOWN:
@@ -161,6 +162,10 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     columns = ("status", "data", "shift", "size", "model", "method", "point", "seeds", "reason", "key of the first")
     shown = tuple(rows[:_TROUBLE_SHOWN])
     return Table("trouble", "Runs that failed or diverged", columns, shown, tuple(notes), keys=1) if rows else None
+
+
+def _seed_name(labels: Mapping[str, Any], several: bool) -> str:
+    return str(Seeds(labels["split_seed"], labels["seed"])) if several else str(labels["seed"])
 
 
 def _first_warning(run: Mapping[str, Any]) -> str:

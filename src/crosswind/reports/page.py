@@ -214,6 +214,8 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
         values = [value for value in axes.get(name, {}) if value]
         out.append((title, ", ".join(values[:24]) + (f" and {len(values) - 24} more" if len(values) > 24 else "")))
     out.append(("Seeds", ", ".join(list(axes.get("seed", {}))[:24])))
+    if len(splits := list(axes.get("split_seed", {}))) > 1:
+        out.append(("Split seeds", ", ".join(splits[:24])))
     out.append(("Compared with", study.reference))
     out.append(("Selection", ", ".join(study.rules)))
     out.append(("First planned", _moment(study.created)))
@@ -297,7 +299,7 @@ def _shifts(study: StudyRecord) -> _Section | None:
     intro = [
         "Training rows by the label and each attribute, one pair of panels an attribute. Planned is what the shift's weights ask "
         "for, realised what was drawn; rows of a supplement, such as counterexamples, come on top of the weights and stand in "
-        "realised only. One seed is shown; other seeds draw other rows by the same plan."
+        "realised only. One seed is shown; another draws by the same plan, and other rows as far as there are more than it takes."
     ]
     if study.draws_left_out:
         intro.append(

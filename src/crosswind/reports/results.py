@@ -1,6 +1,6 @@
 """Results of runs brought into order for reports: one point chosen where a grid was searched, scores by seed, counts of runs.
 
-A result is one mapping a (run, rule, set): study, data, shift, size, model, method, point, seed, rule, set, status,
+A result is one mapping a (run, rule, set): study, data, shift, size, model, method, point, seed, split_seed, rule, set, status,
 reason and metrics. A run without scores (failed, not yet run) is one mapping without rule and set.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from crosswind.evaluation.compare import Difference, Summary, paired, summary
+from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
 from crosswind.training.selection import ORACLES, RULES, Rule
 
 __all__ = ["LEVEL", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_rule"]
@@ -45,11 +45,12 @@ class Run(NamedTuple):
     method: str
     point: str
     seed: int
+    split_seed: int = 0
 
 
 @dataclass
 class Entry:
-    """One method under one shift at one place: metrics by seed, of the chosen point.
+    """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of several split seeds.
 
     `tried` points were planned; `chosen` names the point of each seed; `partial` seeds chose among fewer points than were
     planned; `undecided` seeds had several points and no validation accuracy to choose by, and are left out; `diverged` seeds
@@ -57,16 +58,16 @@ class Entry:
     """
 
     role: str = "test"
-    metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    chosen: dict[int, str] = field(default_factory=dict)
+    metrics: dict[int | Seeds, Mapping[str, Any]] = field(default_factory=dict)
+    chosen: dict[int | Seeds, str] = field(default_factory=dict)
     tried: int = 1
-    partial: list[int] = field(default_factory=list)
-    undecided: list[int] = field(default_factory=list)
-    diverged: list[int] = field(default_factory=list)
+    partial: list[int | Seeds] = field(default_factory=list)
+    undecided: list[int | Seeds] = field(default_factory=list)
+    diverged: list[int | Seeds] = field(default_factory=list)
     summaries: dict[tuple[str, float, int], Summary | None] = field(default_factory=dict, repr=False, compare=False)
     differences: dict[Any, tuple[Entry, Difference | None]] = field(default_factory=dict, repr=False, compare=False)
 
-    def values(self, metric: str) -> dict[int, float]:
+    def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
         return {seed: float(item[metric]) for seed, item in self.metrics.items() if item.get(metric) is not None}
 
@@ -86,12 +87,12 @@ class Entry:
         return len({seed for seeds in self.doubts.values() for seed in seeds})
 
     def summary(self, metric: str, level: float = 0.95) -> Summary | None:
-        """Mean and interval over seeds, or None where no seed has the metric."""
+        """Mean and interval over seeds (and split seeds), or None where no run has the metric."""
         # Tables, figures and notes all ask for it; an entry does not change once results are in order.
         key = (metric, level, len(self.metrics))
         if key not in self.summaries:
-            values = list(self.values(metric).values())
-            self.summaries[key] = summary(values, level) if values else None
+            values = self.values(metric)
+            self.summaries[key] = over_runs(values, level) if values else None
         return self.summaries[key]
 
     def difference(self, reference: Entry, metric: str, level: float = 0.95) -> Difference | None:
@@ -159,13 +160,15 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
         if rules:
             scored[run] = rules
 
+    several = len({run.split_seed for run in runs}) > 1
     planned: dict[tuple[str, ...], dict[str, None]] = {}
     for run in runs:
         planned.setdefault(run[:6], {})[run.point] = None
-    candidates: dict[tuple[tuple[str, ...], int, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
+    candidates: dict[tuple[tuple[str, ...], int | Seeds, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
     for run, rules in scored.items():
         for rule, sets in rules.items():
-            candidates.setdefault((run[:6], run.seed, rule), {})[run] = sets
+            seeds = Seeds(run.split_seed, run.seed) if several else run.seed
+            candidates.setdefault((run[:6], seeds, rule), {})[run] = sets
 
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
     for (group, seed, rule), points in candidates.items():
@@ -232,9 +235,9 @@ def _ordered(seen: Sequence[Place]) -> list[Place]:
 
 
 def _names_run(item: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*map(item.get, _RUN_LABELS), item["seed"])
+    return (*map(item.get, _RUN_LABELS), item["seed"], item.get("split_seed", 0))  # older stores do not have it
 
 
 def _run_of(named: tuple[Any, ...]) -> Run:
-    study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in named[:-1])
-    return Run(study, data, shift, size, model, method, point, int(named[-1]))
+    study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in named[:-2])
+    return Run(study, data, shift, size, model, method, point, int(named[-2]), int(named[-1]))

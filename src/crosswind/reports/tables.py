@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import one_line, plain
+from crosswind.evaluation.compare import Seeds
 from crosswind.reports.layout import Cell, layout_csv, layout_latex, layout_text
 from crosswind.reports.notes import (
     MARK,
+    chance_level,
+    chance_notes,
     doubt_notes,
     entry_notes,
     interval_note,
@@ -35,7 +38,7 @@ _NUMBERS = (
     *("study", "data", "shift", "size", "model", "method", "set", "role", "rule", "oracle", "points", "n", "diverged", "rows"),
     *("mean", "sd", "low", "high", "diff", "diff_low", "diff_high", "diff_n", "diff_missing"),
     *("worst_group", "worst_group_low", "worst_group_high", "worst_group_name", "worst_group_seeds", "worst_group_rows"),
-    *("balanced_accuracy", "nll", "ece", "unparsed", "ties", "doubted", "doubts"),
+    *("balanced_accuracy", "nll", "ece", "unparsed", "ties", "doubted", "doubts", "splits", "train_shared", "chance"),
 )
 
 
@@ -116,9 +119,11 @@ def number_table(
 ) -> Table:
     """Every number in one tidy table: a row a (study, data, shift, size, model, method, set, rule), validation sets included.
 
-    mean, sd, low, high are of the accuracy over `n` seeds; diff is paired with `reference`; the other scores are means over seeds;
-    `rows` is the size of the set, `ties` the largest number of equally good steps of any seed, `doubted` the number of seeds whose
-    run told its reader to doubt it and `doubts` what they said.
+    mean, sd, low, high are of the accuracy over `n` runs, a seed or a pair of split seed and seed each, of `splits` split seeds;
+    diff is paired with `reference`; the other scores are means over runs. `rows` is the size of the set, `ties` the largest number
+    of equally good steps of any run, `doubted` the number of runs that told their reader to doubt them and `doubts` what they
+    said, `train_shared` the share of the training rows that two seeds are expected to have in common, `chance` the accuracy that
+    guessing reaches.
     """
     found = results if isinstance(results, Results) else arrange(results)
     rows = []
@@ -151,14 +156,14 @@ def _calibration(found: Results, place: Place, reference: str) -> Table | None:
 def _by_shift(found: Results, place: Place, reference: str, metric: str, what: str, notes: list[str]) -> Table:
     shifts, methods = found.shifts(place), found.methods(place, reference)
     budget, budget_notes = points_tried(found, place, reference)
-    counts: Counter[int] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     rows = []
     for method in methods:
         row: list[Cell] = [method, *([budget[method]] if budget else [])]
         for shift in shifts:
             entry = found.at(place).get((shift, method))
             summary = entry.summary(metric, LEVEL) if entry else None
-            counts.update([summary.n] if summary else [])
+            counts.update([(summary.splits, summary.n)] if summary else [])
             row.append(None if summary is None else with_mark(_with_half_width(f"{summary.mean:.3f}", summary.half_width), entry))
         rows.append(tuple(row))
     columns = ("method", *(["points"] if budget else []), *shifts)
@@ -170,7 +175,7 @@ def _by_shift(found: Results, place: Place, reference: str, metric: str, what: s
 def _differences(found: Results, place: Place, reference: str) -> Table | None:
     shifts = found.shifts(place)
     methods = [method for method in found.methods(place, reference) if method != reference]
-    counts: Counter[int] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     compared, marked, same, missing = 0, 0, 0, []
     rows = []
     for method in methods:
@@ -181,7 +186,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
             if difference is None:
                 row.append(None)
                 continue
-            counts.update([difference.n])
+            counts.update([(difference.splits, difference.n)])
             compared += difference.n > 1
             marked += difference.excludes_zero
             same += difference.sd == 0
@@ -192,7 +197,9 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
         rows.append(tuple(row))
     if not counts:
         return None
-    notes = [f"Accuracy minus that of {reference} at the same seed, then the mean over seeds.", interval_note(counts)]
+    crossed = any(splits > 1 for splits, _ in counts)
+    both = " and split seed" if crossed else ""
+    notes = [f"Accuracy minus that of {reference} at the same seed{both}, then the mean over all.", interval_note(counts)]
     if compared:
         chance = compared * (1 - LEVEL)
         notes.append(
@@ -203,7 +210,8 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
         notes.append(
             "± 0.000 means that every seed differs by the same amount; without a spread there is nothing to judge by, and no mark."
         )
-    notes += [f"Seeds without a partner, left out: {', '.join(missing)}."] if missing else []
+    notes += [f"{'Runs' if crossed else 'Seeds'} without a partner, left out: {', '.join(missing)}."] if missing else []
+    notes += chance_notes(found, place, reference)
     notes += [*oracle_notes(place), *points_tried(found, place, reference)[1], *doubt_notes(found, place)]
     columns = ("method", *shifts)
     title = _title(f"Difference to {reference} in accuracy", place)
@@ -214,7 +222,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
     if not _has(found, place, "worst_group"):
         return None
     rows: list[tuple[Cell, ...]] = []
-    counts: Counter[int] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     sizes = []
     for shift in found.shifts(place):
         for method in found.methods(place, reference):
@@ -223,7 +231,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
             if entry is None or summary is None:
                 rows.append((shift, method, None, None, None, None))
                 continue
-            counts.update([summary.n])
+            counts.update([(summary.splits, summary.n)])
             name, seeds, n_rows = _usual_worst(entry)
             sizes.append(n_rows)
             value = with_mark(_with_half_width(f"{summary.mean:.3f}", summary.half_width), entry)
@@ -237,7 +245,7 @@ def _worst_groups(found: Results, place: Place, reference: str) -> Table | None:
             f"The lowest of many small groups is low by chance alone: here a group has as few as {min(sizes)} rows"
             + (", so that one row moves it by " + f"{1 / min(sizes):.2f}." if min(sizes) else ".")
         )
-    notes += [*oracle_notes(place), *doubt_notes(found, place)]
+    notes += [*chance_notes(found, place, reference, "worst_group"), *oracle_notes(place), *doubt_notes(found, place)]
     columns = ("shift", "method", "worst group", "group", "lowest in", "rows")
     return Table(
         _name("worst-group", place), _title("Worst group accuracy", place), columns, _aligned(rows), _present(notes), keys=2
@@ -250,11 +258,13 @@ def run_table(found: Results) -> Table:
     states += [state for state in dict.fromkeys(status for status, _ in found.runs.values()) if state not in states]
     groups: dict[tuple[str, str, str], Counter[str]] = {}
     trouble: dict[str, list[str]] = {}
+    several = len({run.split_seed for run in found.runs}) > 1
     for run, (status, reason) in found.runs.items():
         groups.setdefault((run.data, run.model, run.method), Counter())[status] += 1
         if status in ("diverged", "failed"):
             where = ", ".join(part for part in (run.data, run.shift, run.size, run.model, run.method, run.point) if part)
-            trouble.setdefault(f"{status}: {where}: {one_line(reason) or 'no reason recorded'}", []).append(str(run.seed))
+            name = str(Seeds(run.split_seed, run.seed)) if several else str(run.seed)
+            trouble.setdefault(f"{status}: {where}: {one_line(reason) or 'no reason recorded'}", []).append(name)
     rows: list[tuple[Cell, ...]] = []
     for group, count in groups.items():
         rows.append((*group, sum(count.values()), *(count[state] for state in states)))
@@ -294,12 +304,13 @@ def _numbers(place: Place, shift: str, method: str, entry: Entry, base: Entry | 
     }
     if accuracy:
         scores |= {"mean": accuracy.mean, "sd": accuracy.sd, "low": accuracy.low, "high": accuracy.high}
+        scores |= {"splits": accuracy.splits, "chance": chance_level(entry, "accuracy")}
     if difference:
         scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
         scores |= {"diff_n": difference.n, "diff_missing": difference.missing}
     if worst:
         scores |= {"worst_group": worst.mean, "worst_group_low": worst.low, "worst_group_high": worst.high}
-    for metric in ("balanced_accuracy", "nll", "ece", "unparsed"):
+    for metric in ("balanced_accuracy", "nll", "ece", "unparsed", "train_shared"):
         summary = entry.summary(metric, LEVEL)
         scores[metric] = summary.mean if summary else None
     return tuple(scores.get(column) for column in _NUMBERS)

@@ -29,6 +29,7 @@ class DrawCounts:
         self._origins: NDArray[np.float64] = told["train_visits"]  # by weights and of each supplement, see there
         self.visits: NDArray[np.float64] = self._origins.sum(axis=0)  # over the study's cells, drawn at every visit included
         self.train_rows: int = told["train_rows"]
+        self.train_shared: float = told["train_shared"]
         self.set_rows: Mapping[str, int] = told["sets"]
         self.warnings: list[str] = told["warnings"]
         self.notes: list[str] = told["notes"]

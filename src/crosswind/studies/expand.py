@@ -37,12 +37,13 @@ def runs_of(
     heads = {label: head_of(own[label], study.keep) for label in methods}
     base_head = head_of({}, "all" if study.keep == "all" else "selected")
     place = {"data": point.data, "shift": point.shift, "size": point.size}
+    split_seed = {"split_seed": common["split"]["split_seed"]}
     told: set[str] = set()
     for seed, (model_label, model), method in itertools.product(study.seed_list, models.items(), methods.values()):
         if not method.on(model_label):
             continue
         for point_label, knobs, training in method.points:
-            labels = {**place, "model": model_label, "method": method.label, "point": point_label, "seed": seed}
+            labels = {**place, "model": model_label, "method": method.label, "point": point_label, "seed": seed, **split_seed}
             needed = []
             if method.facts.needs is not None and method.facts.needs.base is not None:
                 base = _base_run(method, knobs, training, base_head, model, {**labels, "point": ""})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ class DrawReport:
     train_rows: int
     validation_rows: int
     test_rows: int
+    train_shared: float
+    """The share of the training rows that two seeds are expected to share."""
     cells: Mapping[str, int]
     matching: Mapping[str, Mapping[str, list[str]]]
     warnings: tuple[str, ...]
@@ -56,6 +59,7 @@ class DrawReport:
             "train_rows": self.train_rows,
             "validation_rows": self.validation_rows,
             "test_rows": self.test_rows,
+            "train_shared": self.train_shared,
             "cells": dict(self.cells),
             "matching": {name: dict(pairs) for name, pairs in self.matching.items()},
             "warnings": list(self.warnings),
@@ -102,11 +106,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
     draws: list[DrawReport] = []
     runs: list[PlannedRun] = []
-    warnings: dict[str, list[str]] = {}  # text -> the draws it is about
+    warnings: dict[str, dict[str, None]] = {}  # text -> the draws it is about
     equal: dict[str, int] = {}
     # A run follows these only where its study asks for them, since each may keep one more step: they are part of it.
     others_than_accuracy = [rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"]
-    for point in points_of(study):
+    for point, split_seed in product(points_of(study), study.split_seed_list):
         data = study.data[point.data]
         if isinstance(point.draw, str) and point.draw not in DRAWS:
             raise unknown(point.fields["draw"], "draw", point.draw, [*DRAWS, "a number of rows a cell", "{total: rows}"])
@@ -114,7 +118,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             if point.data not in equal:
                 equal[point.data] = _equal_rows(study, point, datasets)
             point = replace(point, draw={"total": equal[point.data]})
-        split, fields = _split_values(study, data, point)
+        split, fields = _split_values(study, data, point, split_seed)
         others = {item["source"] for item in split["sets"].values() if item["source"] is not None}
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
         with _named(fields, point):
@@ -124,9 +128,10 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         shape = used[point.data].image_shape
         check_forms(models, shape, point)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
-        draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
+        if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
+            draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
         for text in counts.warnings:
-            warnings.setdefault(text, []).append(point.title)
+            warnings.setdefault(text, {})[point.title] = None
         here = {label: _adapting(method, data, used) for label, method in methods.items() if method.at(point)}
         own = {label: _overrides_of(method, data) for label, method in here.items()}
         for method in here.values():
@@ -136,7 +141,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             check_models(method, models, shape, point.title)
             check_lengths(method, counts.train_rows, point.title)
             for text in doubts(method, {**split, **own[method.label]}, counts):
-                warnings.setdefault(text, []).append(point.title)
+                warnings.setdefault(text, {})[point.title] = None
         common = {
             "format": FORMAT,
             "data": {name: values[name] for name in used},
@@ -149,16 +154,19 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         runs += runs_of(study, point, common, common_key, models, here, own)
     check_distinct(runs)
-    told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
+    told = [
+        f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
+        for text, titles in warnings.items()
+    ]
     return Plan(study, tuple(runs), tuple(draws), tuple(told))
 
 
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
-    """The most training rows that every shift of the study leaves in a data set, so that sizes do not differ with the shift."""
+    """The most training rows that every shift and split seed leaves in a data set, so that sizes do not differ between them."""
     found = []
-    for shift in study.shifts:
+    for shift, split_seed in product(study.shifts, study.split_seed_list):
         under = replace(point, shift=shift, draw="all", rows=None)
-        split, fields = _split_values(study, study.data[point.data], under)
+        split, fields = _split_values(study, study.data[point.data], under, split_seed)
         with _named(fields, under):
             found.append(plan_counts(datasets, point.data, build_split_plan(split))["train_rows"])
     return int(min(found))
@@ -167,7 +175,7 @@ def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDat
 # -- splits -----------------------------------------------------------------------------------------------------------------
 
 
-def _split_values(study: Study, data: DataSpec, point: Point) -> tuple[dict[str, Any], dict[str, str]]:
+def _split_values(study: Study, data: DataSpec, point: Point, split_seed: int) -> tuple[dict[str, Any], dict[str, str]]:
     """The split as plain values, and what errors call its parts -> where the study file has them."""
     place = f"data.{point.data}"
     fields = {**point.fields, "shift": f"shifts.{point.shift}"}
@@ -189,7 +197,7 @@ def _split_values(study: Study, data: DataSpec, point: Point) -> tuple[dict[str,
         "label_noise": point.noise,
         "dataset_size": point.rows,
         "sampler": study.sampler,
-        "split_seed": study.split_seed,
+        "split_seed": split_seed,
     }
     return values, fields
 
@@ -309,6 +317,7 @@ def _report(
         train_rows=counts.train_rows,
         validation_rows=counts.set_rows.get(main_validation, 0) if main_validation else 0,
         test_rows=counts.set_rows[main_test],
+        train_shared=round(counts.train_shared, 4),
         cells=counts.by_name(),
         matching=matching,
         warnings=tuple(counts.warnings),

@@ -86,6 +86,7 @@ def execute(
             metrics["selected_step"] = trajectory.selections[rule].step
             metrics["ties"] = trajectory.selections[rule].ties
             metrics["doubts"] = trajectory.doubts[rule]
+            metrics["train_shared"] = split.report["train_shared"]
             entries.append({"rule": rule, "set": set_name, "metrics": metrics})
     folder.mkdir(parents=True, exist_ok=True)
     write_predictions(folder / "predictions.npz", {rule: trajectory.predictions[rule] for rule in wanted})

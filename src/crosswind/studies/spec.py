@@ -205,16 +205,23 @@ class Study(_Strict):
     seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] = Field(
         default=3, description="a number of seeds (0, 1, ...) or a list of them"
     )
-    split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles; the same for all runs")
+    split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles, test rows too; the same for all runs")
+    split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] | None = Field(
+        default=None, description="several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed"
+    )
+    multiplicity: Literal["holm", "fdr", "none"] = Field(
+        default="holm",
+        description="what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none",
+    )
     keep: Literal["none", "selected", "all"] = Field(default="none", description="which weights are kept")
     time_limit: float | None = Field(default=None, gt=0, description="seconds that one run may take")
     scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = Field(
         default={}, description="overlays chosen by --scale; null takes a key out"
     )
 
-    @field_validator("seeds")
+    @field_validator("seeds", "split_seeds")
     @classmethod
-    def _distinct(cls, value: int | list[int]) -> int | list[int]:
+    def _distinct(cls, value: int | list[int] | None) -> int | list[int] | None:
         if isinstance(value, list) and (not value or len(set(value)) != len(value)):
             raise ValueError("must name at least one seed, each once")
         return value
@@ -231,6 +238,13 @@ class Study(_Strict):
     def seed_list(self) -> list[int]:
         """The seeds, written out."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
+
+    @property
+    def split_seed_list(self) -> list[int]:
+        """The split seeds, written out."""
+        if self.split_seeds is None:
+            return [self.split_seed]
+        return list(range(self.split_seeds)) if isinstance(self.split_seeds, int) else list(self.split_seeds)
 
 
 def load_study(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Study:
@@ -268,17 +282,28 @@ def study_from(
         raise InputError(f"{where}: data", "is missing; a study needs at least one data set")
     if "shifts" not in merged:
         raise InputError(f"{where}: shifts", "is missing; a study needs at least one shift ([] is none)")
+    _one_kind_of_split_seed(merged, where)
     try:
         study = Study.model_validate(merged)
     except ValidationError as error:
         raise _sentence(error, where) from None
     for other, overlay in study.scales.items():
         # A slip in an overlay should not wait for the day when it is used.
+        laid = merge(merged, overlay)
+        _one_kind_of_split_seed(laid, f"{where}: scales.{other}")
         try:
-            Study.model_validate(merge(merged, overlay))
+            Study.model_validate(laid)
         except ValidationError as error:
             raise _sentence(error, where, f"scales.{other}.") from None
     return study
+
+
+def _one_kind_of_split_seed(values: Mapping[str, Any], where: str) -> None:
+    if values.get("split_seeds") is not None and "split_seed" in values:
+        separator = "." if ": " in where else ": "
+        raise InputError(
+            f"{where}{separator}split_seeds", "stands beside 'split_seed'; give one of them", ["split_seed", "split_seeds"]
+        )
 
 
 def json_schema() -> dict[str, Any]:

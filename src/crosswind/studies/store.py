@@ -28,7 +28,10 @@ FILE_NAME = "store.sqlite"
 STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
 # What reports do arithmetic with.
-NUMBERS = ("n", "accuracy", "unparsed", "balanced_accuracy", "worst_group", "nll", "ece", "non_finite", "ties", "selected_step")
+NUMBERS = (
+    *("n", "accuracy", "unparsed", "balanced_accuracy", "worst_group", "nll", "ece", "non_finite", "ties", "selected_step"),
+    *("classes", "majority", "train_shared"),
+)
 _raw_decode = json.JSONDecoder().raw_decode
 _PLAIN = frozenset({int, float, type(None)})
 

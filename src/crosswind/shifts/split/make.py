@@ -57,10 +57,11 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     """The sizes of a split without drawing a row.
 
     `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
-    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all
-    `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`:
-    float64 [1 + supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training
-    set is expected to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
+    positive weight; `train_shared`: the share of its base rows that the training set of another seed is expected to have too;
+    `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all `Cells`;
+    `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`: float64 [1 +
+    supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training set is expected
+    to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
     the weights of the test law, None where no test set is cut so;
     `test_counts`: of every set of role test its `Cells`, and int64 of their shape.
     """
@@ -70,6 +71,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     by_role = {role: sum(rows[name] for name, part in parts.items() if part.role == role) for role in ("validation", "test")}
     return {
         "train_rows": rows["train"],
+        "train_shared": parts["train"].shared,
         "validation_rows": by_role["validation"],
         "test_rows": by_role["test"],
         "cells": int(study.form.support.sum()),

@@ -95,6 +95,16 @@ class Part:
         cells = self.pool.cells
         return Cells(cells.label, cells.attributes[:-1]) if self.allotment.mode == "visits" else cells
 
+    @property
+    def shared(self) -> float:
+        """The share of its base rows that a set drawn anew with another key is expected to have too; 1 where it takes all.
+
+        Each cell gives n of its pool's N rows at random, of which n / N come again: the sum of n^2 / N over the sum of n.
+        """
+        drawn = self.allotment.counts.sum(axis=0).reshape(len(self.pool.sizes), -1).sum(axis=1).astype(np.float64)
+        there = drawn > 0
+        return float((drawn[there] ** 2 / self.pool.sizes[there]).sum() / drawn.sum()) if there.any() else 1.0
+
     def short(self) -> dict[str, dict[str, float]]:
         """The cells that had fewer rows than asked, by name."""
         return {self.cells.name_of(cell): {"wanted": wanted, "got": got} for cell, (wanted, got) in self.allotment.short.items()}
@@ -124,6 +134,7 @@ class Split:
             "flips": dict(self.flips),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
+            "train_shared": round(self.parts["train"].shared, 4),
         }
 
 
