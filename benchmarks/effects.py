@@ -115,6 +115,7 @@ def _claim(item: Judgement) -> dict[str, Any]:
         "low": round(difference.low, 6),
         "high": round(difference.high, 6),
         "n": difference.n,
+        "p_adjusted": None if item.adjusted is None else round(item.adjusted, 6),
         "verdict": item.verdict,
         "sides": sides,
     }

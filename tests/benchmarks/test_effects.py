@@ -11,7 +11,7 @@ from benchmarks import effects_table
 from benchmarks.effects_table import MARK, PAGE, STUDIES, page, records, stale, study_hashes, study_names, subject_files, table
 
 from crosswind.core.registry import listing
-from crosswind.evaluation.compare import paired
+from crosswind.evaluation.compare import holm, paired
 from crosswind.studies.reading import read_study_file
 
 OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining")
@@ -38,6 +38,7 @@ def test_records_are_fresh_and_fair(name: str) -> None:
     record = FOUND[name]
     assert stale(name, record) == ""
     assert record["name"] == name and record["claims"] and record["files"] and record["runs"]["failed"] == 0
+    p_values = []
     for claim in record["claims"]:
         better, than = (claim["sides"][side] for side in ("better", "than"))
         assert better["points"] == than["points"], "the best of more points is higher by chance alone"
@@ -47,7 +48,12 @@ def test_records_are_fresh_and_fair(name: str) -> None:
         assert found is not None and found.low is not None and found.high is not None
         told = [claim[what] for what in ("difference", "low", "high", "n")]
         assert told == pytest.approx([found.mean, found.low, found.high, found.n], abs=2e-6)
-        verdict = "cannot tell" if not found.excludes_zero else "holds" if found.low > 0 else "the opposite holds"
+        p_values.append(1.0 if found.p is None else found.p)
+    adjusted = holm(dict(enumerate(p_values)))
+    for number, claim in enumerate(record["claims"]):
+        # Records of before verdicts were of the claims together have no adjusted p: each was judged for itself.
+        p = adjusted[number] if "p_adjusted" in claim else p_values[number]
+        verdict = "cannot tell" if p >= 0.05 else "holds" if claim["difference"] > 0 else "the opposite holds"
         assert claim["verdict"] == verdict
 
 

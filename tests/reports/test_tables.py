@@ -307,8 +307,8 @@ def _crossed() -> list[dict[str, Any]]:
 
 def test_split_seeds_crossed_with_seeds() -> None:
     """groupdro minus erm, a row a split seed: 0.10, 0.11, 0.16 and 0.11, 0.12, 0.17. Mean 0.12833; MS by split 6 * 0.005^2 =
-    0.00015, by seed 2 (0.02333^2 + 0.01333^2 + 0.03667^2) / 2 = 0.0020667; of the rest 0. h^2 = (161.4476 * 0.00015 + 18.5128 * 0.0020667) / 6,
-    h = 0.10205."""
+    0.00015, by seed 2 (0.02333^2 + 0.01333^2 + 0.03667^2) / 2 = 0.0020667; of the rest 0. h^2 = (161.4476 * 0.00015 +
+    18.5128 * 0.0020667) / 6, h = 0.10205."""
     tables = _by_name(result_tables(_crossed()))
     assert tables["difference-mini-digits-small-mlp-test-best-id"].rows == (("groupdro", "+0.128 ± 0.102 *"),)
     notes = tables["accuracy-mini-digits-small-mlp-test-best-id"].notes
