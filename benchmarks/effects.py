@@ -47,6 +47,7 @@ from effects_table import (
 from crosswind.api import run_study
 from crosswind.core.errors import CrosswindError
 from crosswind.reports.claims import JudgedSide, Judgement, judge
+from crosswind.reports.notes import at_chance
 from crosswind.reports.results import arrange
 from crosswind.studies.artifacts import write_atomically
 from crosswind.studies.plan import make_plan
@@ -156,6 +157,10 @@ def _claim(item: Judgement) -> dict[str, Any]:
         "low": round(difference.low, 6),
         "high": round(difference.high, 6),
         "n": difference.n,
+        # None where all seeds differ by the same amount: such a difference says nothing of its uncertainty.
+        "p": difference.p,
+        "p_adjusted": item.adjusted,
+        "family": item.family,
         "verdict": item.verdict,
         "sides": sides,
     }
@@ -171,6 +176,8 @@ def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
         "values": {str(seed): round(value, 6) for seed, value in sorted(side.values(metric).items())},
         "chosen": {str(seed): point for seed, point in sorted(entry.chosen.items())},
         "diverged": sorted(entry.diverged),
+        "doubts": {text: sorted(seeds) for text, seeds in entry.doubts.items()},
+        "at_chance": at_chance(entry, metric),
     }
 
 

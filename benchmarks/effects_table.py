@@ -19,6 +19,8 @@ FIRST = ROOT / "benchmarks" / "results" / "effects-first.json"
 NOTES = ROOT / "benchmarks" / "effects-notes.yaml"
 PAGE = STUDIES / "README.md"
 MARK = "<!-- Below this line: what `python benchmarks/effects.py --table` prints. -->"
+MARKS = {"doubts": "†", "at_chance": "(chance)"}
+"""What stands behind a verdict where runs of a side told their reader to doubt them, and where a side is no better than guessing."""
 UNTOLD = ("name", "about", "claims")
 """Fields of a study that change none of its numbers; comments do neither, so that they may say what was found."""
 SOURCE = "src/crosswind"
@@ -183,7 +185,7 @@ def _cells(name: str, claim: Mapping[str, Any]) -> list[str]:
         "" if claim["p_adjusted"] is None else f"{claim['p_adjusted']:.2g} of {claim['family']}",
         str(claim["n"]),
         str(better["points"]),
-        claim["verdict"],
+        " ".join([claim["verdict"], *(MARKS[what] for what in MARKS if any(side.get(what) for side in (better, than)))]),
         "" if first is None else f"{first['verdict']}: {first['difference']:+.3f} [{first['low']:+.3f}, {first['high']:+.3f}]",
     ]
 

@@ -101,8 +101,8 @@ def split(
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
     `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth. `draw`: "all", rows a cell, or
-    {"total": n}. The evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` redraws training and
-    validation rows.
+    {"total": n}. The evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` chooses training and
+    validation rows where the draw leaves a choice: with "all" and no shift every seed trains on the same.
     """
     law = parse_shift([] if shift is None else shift, "shift") if not isinstance(shift, Shift) else shift
     plan = SplitPlan(

@@ -6,7 +6,7 @@ Plain numbers in, plain values out; nothing here knows where they come from.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -113,7 +113,13 @@ def over_runs(values: Mapping[Any, float], level: float = 0.95) -> Summary:
     Where pairs are missing, the split seed or seed that has the smallest share of its runs is left out, until none is missing; of
     equal ones a seed before a split seed, the last first. Raises `ValueError` as `summary` does.
     """
-    return _over_runs(values, level)[0]
+    kept = _rectangle(values)
+    splits = len({key.split for key in kept if isinstance(key, Seeds)}) or 1
+    found = replace(summary(list(kept.values()), level), splits=splits, left_out=len(values) - len(kept))
+    if not found.sd or splits in (1, found.n):
+        return found
+    half = _crossed_half_width(kept)(1 - level)
+    return replace(found, low=found.mean - half, high=found.mean + half)
 
 
 def paired(reference: Mapping[K, float], values: Mapping[K, float], level: float = 0.95) -> Difference | None:
@@ -121,64 +127,54 @@ def paired(reference: Mapping[K, float], values: Mapping[K, float], level: float
     differences = {key: values[key] - reference[key] for key in values if key in reference}
     if not differences:
         return None
-    found, p = _over_runs(differences, level)
-    missing = len(set(values) | set(reference)) - found.n
-    return Difference(**{**vars(found), "missing": missing, "p": p if found.sd else None})
-
-
-def _over_runs(values: Mapping[Any, float], level: float) -> tuple[Summary, float | None]:
-    """The summary, and the p-value of a mean of 0 where there is a spread."""
-    kept = _rectangle({key: value for key, value in values.items() if isinstance(key, Seeds)}) or values
-    splits, seeds = (
-        len({key.split for key in kept if isinstance(key, Seeds)}) or 1,
-        len({getattr(key, "seed", key) for key in kept}),
-    )
-    found = replace(summary(list(kept.values()), level), splits=splits, left_out=len(values) - len(kept))
-    if not found.sd:
-        return found, None
-    if splits == 1 or seeds == 1:
+    found = over_runs(differences, level)
+    p = None
+    if found.sd and found.splits in (1, found.n):
         from scipy.special import stdtr
 
-        return found, float(2 * stdtr(found.n - 1, -abs(found.mean) / (found.sd / math.sqrt(found.n))))
-    by_split, by_seed, rest = _mean_squares(kept)
+        p = float(2 * stdtr(found.n - 1, -abs(found.mean) / (found.sd / math.sqrt(found.n))))
+    elif found.sd:
+        half = _crossed_half_width(_rectangle(differences))
+        low, high = math.log(1e-100), 0.0  # by halving: the half-width falls as p grows
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if half(math.exp(middle)) > abs(found.mean) else (low, middle)
+        p = math.exp(high)
+    missing = len(set(values) | set(reference)) - found.n
+    return Difference(**{**vars(found), "missing": missing, "p": p})
+
+
+def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], float]:
+    """The half-width of the interval at level 1 - p, of a whole rectangle of several split seeds and several seeds."""
+    from scipy.special import stdtrit
+
+    splits, seeds = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
+    mean = math.fsum(values.values()) / len(values)
+    rows = {i: math.fsum(values[Seeds(i, j)] for j in seeds) / len(seeds) for i in splits}
+    columns = {j: math.fsum(values[Seeds(i, j)] for i in splits) / len(splits) for j in seeds}
+    free = (len(splits) - 1, len(seeds) - 1, (len(splits) - 1) * (len(seeds) - 1))
+    by_split = len(seeds) * math.fsum((value - mean) ** 2 for value in rows.values()) / free[0]
+    by_seed = len(splits) * math.fsum((value - mean) ** 2 for value in columns.values()) / free[1]
+    rest = math.fsum((value - rows[i] - columns[j] + mean) ** 2 for (i, j), value in values.items()) / free[2]
 
     def half(p: float) -> float:
-        from scipy.special import stdtrit
+        t, u, v = (float(stdtrit(df, p / 2)) for df in free)
+        return math.sqrt(max(t * t * by_split + u * u * by_seed, v * v * rest) / len(values))
 
-        t, u, v = (float(stdtrit(df, p / 2)) for df in (splits - 1, seeds - 1, (splits - 1) * (seeds - 1)))
-        return math.sqrt(max(t * t * by_split + u * u * by_seed, v * v * rest) / found.n)
-
-    low, high = math.log(1e-100), 0.0  # p by halving: the half-width falls with it
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if half(math.exp(middle)) > abs(found.mean) else (low, middle)
-    width = half(1 - level)
-    return replace(found, low=found.mean - width, high=found.mean + width), math.exp(high)
+    return half
 
 
-def _rectangle(values: Mapping[Seeds, float]) -> dict[Seeds, float]:
-    """The runs of split seeds and seeds of which none is missing, see `over_runs`."""
-    kept = dict(values)
+def _rectangle(values: Mapping[Any, float]) -> Mapping[Any, float]:
+    """The runs of split seeds and seeds of which none is missing, see `over_runs`; all where there is one split seed."""
+    kept = values
+    if not all(isinstance(key, Seeds) for key in values):
+        return kept
     while len(kept) < len(splits := {key.split for key in kept}) * len(seeds := {key.seed for key in kept}):
         shares = [(sum(key.seed == seed for key in kept) / len(splits), 0, -seed) for seed in seeds]
         shares += [(sum(key.split == split for key in kept) / len(seeds), 1, -split) for split in splits]
         _, axis, name = min(shares)
         kept = {key: value for key, value in kept.items() if (key.split if axis else key.seed) != -name}
     return kept
-
-
-def _mean_squares(values: Mapping[Seeds, float]) -> tuple[float, float, float]:
-    """Mean squares by split seed, by seed and of the rest, of a whole rectangle."""
-    splits, seeds = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
-    mean = math.fsum(values.values()) / len(values)
-    rows = {i: math.fsum(values[Seeds(i, j)] for j in seeds) / len(seeds) for i in splits}
-    columns = {j: math.fsum(values[Seeds(i, j)] for i in splits) / len(splits) for j in seeds}
-    left = math.fsum((value - rows[i] - columns[j] + mean) ** 2 for (i, j), value in values.items())
-    return (
-        len(seeds) * math.fsum((value - mean) ** 2 for value in rows.values()) / (len(splits) - 1),
-        len(splits) * math.fsum((value - mean) ** 2 for value in columns.values()) / (len(seeds) - 1),
-        left / ((len(splits) - 1) * (len(seeds) - 1)),
-    )
 
 
 @cache

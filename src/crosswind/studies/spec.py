@@ -201,9 +201,9 @@ class Study(_Strict):
         description="which step's model is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
     )
     reference: str = Field(default="erm", description="the method that others are compared with")
-    claims: list[Claim] = Field(default=[], description="what the study claims; its report judges each by the 95% interval")
+    claims: list[Claim] = Field(default=[], description="what the study claims; its report judges all together")
     seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] = Field(
-        default=3, description="a number of seeds (0, 1, ...) or a list of them"
+        default=3, description="a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"
     )
     split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles, test rows too; the same for all runs")
     split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] | None = Field(

@@ -29,7 +29,8 @@ _ALL_ROLES = frozenset(ROLES)
 
 
 def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int) -> Split:
-    """The sets of a run. `main` names the data set that trains; `seed` is the run's and decides training and validation rows.
+    """The sets of a run. `main` names the data set that trains; `seed` is the run's: it chooses training and validation rows
+    where the draw does not take all of their roles, and ties.
 
     The index of cells and the deal are kept with the data set: a further split of the same label, attributes and split seed
     costs about a millisecond. Raises `InputError` on what cannot be drawn.
