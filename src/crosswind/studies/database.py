@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from crosswind.core.errors import StoreError, one_line
+from crosswind.core.files import check_file
 
 __all__ = [
     "MIGRATIONS",
@@ -207,6 +208,8 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
     with sentences(str(path)):
         if path.is_dir():
             raise StoreError(f"{path} is a folder where the store's file should be")
+        if path.exists():
+            check_file(path)
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(path.parent, os.W_OK):
