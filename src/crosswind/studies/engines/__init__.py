@@ -36,7 +36,8 @@ class Event:
     """What happened to the run `key`.
 
     `finished` (with `result`), `failed` (an exception, or the time limit; the run would fail again), `lost` (its worker died, or
-    there was no memory: worth another try), `progress` (with `result`, what the run reported). `seconds`: since its start.
+    there was no memory: worth another try), `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`:
+    of `failed` and `lost`, what of the machine stopped the run, a key of `crosswind.studies.causes.CAUSES`, or "" for its own fault.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Event:
     detail: str = ""
     seconds: float = 0.0
     worker: str = ""
+    cause: str = ""
 
 
 class Engine(Protocol):
