@@ -40,7 +40,7 @@ def large(place: Path) -> None:
 
 KINDS: dict[str, Callable[[Path], None]] = {item.__name__: item for item in (pipe, device, listening, folder, large)}
 
-# Where the odd thing lies, and the command that names it. `study.yaml` names w.safetensors, t.csv, frost and wordnet as the case says.
+# Where the odd thing lies, and the command that names it: table.yaml names t.csv and images, weights.yaml w.safetensors.
 PLACES: dict[str, tuple[str, str]] = {
     "plan": ("odd.yaml", "plan odd.yaml"),
     "run": ("odd.yaml", "run odd.yaml --out out"),

@@ -153,6 +153,7 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
             assert re.search("full|No space left|disk I/O error", first.stderr), first.stderr
         before = ended(out)
         if first.returncode == 1:
+            assert "the disk is full, so no more runs are begun" in first.stderr
             with Store.open(out) as store:
                 reasons = [run["reason"] for run in store.runs("drill") if run["status"] == "failed"]
             assert reasons and all("No space left" in reason or "full" in reason or "I/O" in reason for reason in reasons), reasons

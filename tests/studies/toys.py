@@ -13,7 +13,6 @@ from pathlib import Path
 from crosswind.core.errors import RunError
 from crosswind.core.types import PlannedRun, digest
 
-
 ERRORS = {
     "no memory left to map": OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
     "quota": OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),

@@ -31,7 +31,7 @@ def check_command(
 ) -> int:
     """Read every file that finished runs left, and name the runs whose files are gone or are not what was written.
 
-    Sizes and SHA-256 are compared with those that were recorded when the run finished. Exit status 0: all is well; 1: a run is named.
+    Sizes and SHA-256 are compared with those recorded when the run finished. Exit status 0: all is well; 1: a run is named.
     """
     from crosswind.core.errors import one_line
     from crosswind.studies.store import Store

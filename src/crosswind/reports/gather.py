@@ -73,8 +73,9 @@ class ShiftDraw:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One study of a store, ready to be shown. `draws_left_out` draws are over `MAX_DRAWS` or without files of their own. `damaged`:
-    what is wrong with files, by run; those that were read here by their bytes, the others by their sizes.
+    """One study of a store, ready to be shown. `draws_left_out` draws are over `MAX_DRAWS` or without files of their own.
+
+    `damaged`: what is wrong with files, by run; those that were read here by their bytes, the others by their sizes.
     """
 
     name: str

@@ -111,7 +111,7 @@ def faults(folder: Path, listed: Mapping[str, Any] | None, read: bool) -> list[s
     """
     if listed is None:
         return [] if folder.is_dir() else ["its folder is gone"]
-    found = ((name, _fault(folder / name, *entry, read)) for name, entry in listed.items())
+    found = ((name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items())
     return [f"{name} {fault}" for name, fault in found if fault]
 
 

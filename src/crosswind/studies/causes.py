@@ -1,7 +1,7 @@
 """Why a run failed: for want of the machine, or by itself.
 
-What the machine stopped (a full disk, no memory, a killed worker) may well end next time, so the next `crosswind run` does it again.
-What failed by itself would fail again, and waits to be asked for.
+What the machine stopped (a full disk, no memory, a killed worker) may well end next time, so the next `crosswind run` does it
+again. What failed by itself would fail again, and waits to be asked for.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ study_runs = sa.Table(
     sa.Column("labels", sa.Text, nullable=False),
 )
 
-# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs, `cause` what
-# of the machine stopped a failed one. `files`: size and sha256 of each file that a finished one left; NULL from before schema 2.
+# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs, `cause`
+# what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL from before schema 2.
 runs = sa.Table(
     "runs",
     _METADATA,

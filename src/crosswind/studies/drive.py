@@ -58,7 +58,7 @@ class Summary:
     """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds.
 
     `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers. `traces`: files of traces, and
-    `untraced` the reasons where one was asked for and there is none. `stopped`: why runs were left to the next driver, one sentence.
+    `untraced` the reasons where one was asked for and there is none. `stopped`: why runs were left to the next driver, a sentence.
     """
 
     finished: int

@@ -73,8 +73,8 @@ class Ledger:
         return returned
 
     def reopen(self, keys: Iterable[str], failed: bool) -> int:
-        """Make pending again those of `keys` that the machine stopped, or that failed because a run they need had failed; all failed
-        ones, if `failed`.
+        """Make pending again those of `keys` that the machine stopped, or that need a run which had failed; all failed ones, if
+        `failed`.
         """
         from crosswind.studies.database import runs
 
