@@ -160,3 +160,20 @@ def test_refusals(place: Path, capsys: pytest.CaptureFixture[str], arguments: tu
 def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert _status(["audit", "--train", "a.csv"]) == 2
     assert "--target" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("role", ["attribute", "label"])
+def test_a_column_without_text_is_left_out_or_refused(role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A length of time is the one plain type of polars that cannot be written as text."""
+    lengths = polars.Series([86_400_000_000 * (row % 3) for row in range(60)], dtype=polars.Duration("us"))
+    words = ["ab"[row // 2 % 2] for row in range(60)]
+    columns = {"y": words, "c": lengths} if role == "attribute" else {"y": lengths, "c": words}
+    polars.DataFrame({**columns, "d": words}).write_parquet(tmp_path / "t.parquet")
+    table = str(tmp_path / "t.parquet")
+    status = _status(["audit", "--train", table, "--target", table, "--label", "y"])
+    printed = capsys.readouterr()
+    said = "holds duration(time_unit='us') values, which have no text to name them by"
+    if role == "attribute":
+        assert status == 0 and f"  c: {said}" in printed.out
+    else:
+        assert (status, printed.err) == (2, f"error: the label 'y' {said}\n")

@@ -153,6 +153,7 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
             assert re.search("full|No space left|disk I/O error", first.stderr), first.stderr
         before = ended(out)
         if first.returncode == 1:
+            assert "the disk is full, so no more runs are begun" in first.stderr
             with Store.open(out) as store:
                 reasons = [run["reason"] for run in store.runs("drill") if run["status"] == "failed"]
             assert reasons and all("No space left" in reason or "full" in reason or "I/O" in reason for reason in reasons), reasons
@@ -160,7 +161,7 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
             assert crosswind("report", out, "--page", tmp_path / "report.html").returncode == 0
             assert (tmp_path / "report.html").stat().st_size > 100_000
         ballast.unlink()
-        again = crosswind("run", study, "--workers", "2", "--out", out, "--retry-failed")
+        again = crosswind("run", study, "--workers", "2", "--out", out)
         assert again.returncode == 0, again.stderr
         kept(before, ended(out))
         assert numbers(out) == numbers(calm)
@@ -249,7 +250,8 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
     assert ("raise" not in kinds) or "the method is broken" in report.stdout
     before = ended(out)
     again = crosswind("run", study, "--workers", "2", "--out", out, path=path)
-    assert again.returncode == 1 and "0 runs in" in again.stdout
+    by_machine = len({"memory", "tensor", "die"} & set(kinds))
+    assert again.returncode == (1 if set(kinds) - {"nan"} else 0) and f"{by_machine} runs in" in again.stdout
     kept(before, ended(out))
 
 
@@ -284,10 +286,9 @@ def test_a_store_of_an_older_schema(number: int, tmp_path: Path, calm: Path, mon
     def migrate(connection: sa.Connection) -> None:
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN note TEXT")
 
-    monkeypatch.setattr(database, "SCHEMA", 2)
-    monkeypatch.setattr(database, "MIGRATIONS", {1: migrate})
-    with pytest.raises(StoreError, match="old schema 1; the next `crosswind run`"):
-        Store.open(out)
+    monkeypatch.setattr(database, "SCHEMA", 3)
+    monkeypatch.setattr(database, "MIGRATIONS", {2: migrate})
+    assert ended(out) == before, "read as it is, in memory"
     results = cw.run_study(STUDY, out)
     assert results.summary.finished == 8 and results.summary.executed == 8 - len(before)
     assert "Accuracy on test" in str(results)

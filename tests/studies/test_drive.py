@@ -171,7 +171,7 @@ def test_what_needs_a_failed_run_fails_with_it(workers, tmp_path):
 
 
 def test_failed_runs_get_another_chance_only_when_asked(tmp_path, monkeypatch):
-    base = planned("base", does="memory")
+    base = planned("base", does="raise")
     runs = [base, planned("top", (base.key,))]
     done(tmp_path / "out", runs)
     from tests.studies import toys
@@ -186,6 +186,69 @@ def test_failed_runs_get_another_chance_only_when_asked(tmp_path, monkeypatch):
         summary = drive(store, runs, engine, retry_failed=True)
         assert (summary.finished, summary.failed) == (2, 0)
         assert {run["reason"] for run in store.runs("toys")} == {None}
+
+
+# Name of what the toy does: the cause that is kept; and with it how often one driver starts it.
+STOPPED = {
+    "memory": ("memory", 2),
+    "no memory left to map": ("memory", 2),
+    "wrapped": ("disk", 1),
+    "quota": ("disk", 1),
+    "safetensors": ("disk", 1),
+    "input": ("system", 1),
+    "handles": ("system", 1),
+    "file size": ("system", 1),
+    "die": ("killed", 2),
+    "term": ("killed", 2),
+}
+OWN = {"raise": 1, "refuse": 1, "wrong": 1, "no file": 1, "exit": 2, "segfault": 2}
+OF_WORKERS = ("die", "term", "exit", "segfault")  # in this process they would end the test
+
+
+@pytest.mark.parametrize("kind", [*STOPPED, *OWN])
+def test_what_the_machine_stopped_is_done_again_at_the_next_run_and_nothing_else(kind, tmp_path):
+    cause, attempts = STOPPED.get(kind, (None, OWN.get(kind)))
+    base = planned("base", does=kind, log=str(tmp_path / "log"))
+    runs = [base, planned("top", (base.key,)), planned("other")]
+    workers = int(kind in OF_WORKERS)
+    done(tmp_path / "out", runs[2:], workers, study="before")
+    for number in (1, 2):
+        summary, found = done(tmp_path / "out", runs, workers)
+        assert (summary.failed, summary.finished) == (2, 1)
+        assert (found["base"]["cause"], found["base"]["attempts"]) == (cause, attempts)
+        times = number if cause else 1
+        assert words(tmp_path / "log")["start base"] == times * attempts, "each driver tries it as often, and no oftener"
+
+
+def test_what_the_machine_stopped_ends_well_when_the_machine_does(tmp_path, monkeypatch):
+    from tests.studies import toys
+
+    base = planned("base", does="quota")
+    runs = [base, planned("top", (base.key,)), planned("own", does="raise")]
+    assert done(tmp_path / "out", runs)[0].stopped
+    monkeypatch.setattr(
+        toys, "healed", lambda spec, *more, **kept: toys.execute({**spec, "does": "work"}, *more, **kept), raising=False
+    )
+    with Store.open(tmp_path / "out", create=True) as store:
+        summary = drive(store, runs, Inline("tests.studies.toys:healed"))
+        assert (summary.finished, summary.failed, summary.stopped) == (3, 0, "")
+        assert {run["cause"] for run in store.runs("toys")} == {None}
+
+
+def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
+    runs = [planned("first"), planned("full", does="quota"), *(planned(f"more{i}") for i in range(5))]
+    summary, found = done(tmp_path / "out", runs)
+    assert (summary.finished, summary.failed, summary.executed) == (1, 1, 2)
+    assert "the disk is full, so no more runs are begun; free space and give the command again" in summary.stopped
+    assert [found[f"more{i}"]["status"] for i in range(5)] == ["pending"] * 5
+    from crosswind.cli.main import _status
+
+    assert _status(["status", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("  1 stopped by the machine (disk full): they run again at the next run (OSError: [Errno 122]")
+    # A run that always fills the disk does not keep the others from their turn.
+    summary, found = done(tmp_path / "out", runs)
+    assert (summary.finished, summary.failed, summary.executed) == (6, 1, 6) and summary.stopped
 
 
 def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
@@ -205,8 +268,10 @@ def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_pat
     runs = [planned("before"), planned("fill", does="fill"), planned("after")]
     try:
         summary, found = done(folder / "out", runs, 1)
-        assert (summary.finished, summary.failed) == (2, 1)
-        assert "No space left on device" in found["fill"]["reason"]
+        assert (summary.finished, summary.failed) == (1, 1) and "the disk is full" in summary.stopped
+        assert "No space left on device" in found["fill"]["reason"] and found["fill"]["cause"] == "disk"
+        summary, found = done(folder / "out", runs, 1)
+        assert (summary.finished, summary.failed, summary.executed) == (2, 1, 2)
         # Now not even the store can be written.
         more = [planned(f"more{i}", padding="x" * 2000) for i in range(50)]
         with Store.open(folder / "out", create=True) as store, Inline(JOB) as engine:
@@ -216,7 +281,7 @@ def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_pat
         (folder / "ballast").unlink()
         with Store.open(folder / "out", create=True) as store, store.transaction() as connection:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
-        summary, found = done(folder / "out", more, 1, study="more", retry_failed=True)
+        summary, found = done(folder / "out", more, 1, study="more")
         assert summary.finished == 50 and summary.executed <= 47
     finally:
         subprocess.run(["umount", "-l", folder], check=True)

@@ -121,10 +121,10 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
     runs = graph(log_file)
     with Store.open(out, create=True) as store, Pool(JOB, 2) as engine:
         store.add_plan("toys", {}, {}, runs)
-        # A run whose worker was killed twice has failed, and says so; the same study run again with `retry_failed` heals it.
+        # A run whose worker was killed twice has failed, and says so; the same study run again heals it.
         for run in store.runs("toys"):
             assert run["status"] != "failed" or "killed by SIGKILL" in run["reason"] or "which failed" in run["reason"]
-        summary = drive(store, runs, engine, retry_failed=True)
+        summary = drive(store, runs, engine)
     assert (summary.finished, summary.failed) == (14, 0)
     witness.look()
     assert len(witness.seen) == 14

@@ -252,6 +252,12 @@ def test_a_lost_run_is_tried_once_more(store, ledger):
     assert store.run(key)["status"] == "failed" and store.run(key)["reason"] == "tried 2 times: killed"
     assert ledger.reopen([key], failed=False) == 0
     assert ledger.reopen([key], failed=True) == 1
+    for _ in range(2):
+        assert ledger.claim(key)
+        ledger.lost(key, "killed", cause="killed")
+    assert store.run(key)["status"] == "failed" and store.run(key)["cause"] == "killed"
+    assert ledger.reopen([key], failed=False) == 1, "what the machine stopped is done again unasked"
+    assert store.run(key)["cause"] is None
     assert store.run(key)["attempts"] == 0 and store.run(key)["reason"] is None
 
 
@@ -519,10 +525,13 @@ def test_an_older_store_is_brought_up_by_the_next_writer_only(tmp_path, monkeypa
     def migrate(connection):
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN novelty TEXT")
 
-    monkeypatch.setattr(database, "SCHEMA", 2)
-    monkeypatch.setattr(database, "MIGRATIONS", {1: migrate})
-    with pytest.raises(StoreError, match="the next `crosswind run` into it brings it to schema 2"):
-        Store.open(tmp_path)
+    monkeypatch.setattr(database, "SCHEMA", 3)
+    monkeypatch.setattr(database, "MIGRATIONS", {2: migrate})
+    before = fingerprint(tmp_path)
+    with Store.open(tmp_path) as store, store.transaction() as connection:  # of a copy in memory
+        assert connection.exec_driver_sql("SELECT count(novelty) FROM runs").scalar() == 0
+        assert connection.exec_driver_sql("SELECT count(*) FROM runs").scalar() == 300
+    assert fingerprint(tmp_path) == before
     Store.open(tmp_path, create=True).close()
     with Store.open(tmp_path) as store, store.transaction() as connection:
         assert connection.exec_driver_sql("SELECT count(novelty) FROM runs").scalar() == 0
@@ -536,8 +545,8 @@ def test_a_failing_migration_leaves_the_store_as_it_was(tmp_path, monkeypatch):
         connection.exec_driver_sql("DROP TABLE nothing")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "SCHEMA", 2)
-        patch.setattr(database, "MIGRATIONS", {1: migrate})
+        patch.setattr(database, "SCHEMA", 3)
+        patch.setattr(database, "MIGRATIONS", {2: migrate})
         with pytest.raises(StoreError):
             Store.open(tmp_path, create=True)
     with Store.open(tmp_path) as store, store.transaction() as connection:

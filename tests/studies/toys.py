@@ -1,5 +1,6 @@
 """Jobs that take the place of training in the tests of the store, the engines and the driver."""
 
+import errno
 import json
 import os
 import random
@@ -11,6 +12,15 @@ from pathlib import Path
 
 from crosswind.core.errors import RunError
 from crosswind.core.types import PlannedRun, digest
+
+ERRORS = {
+    "no memory left to map": OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    "quota": OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
+    "input": OSError(errno.EIO, os.strerror(errno.EIO)),
+    "handles": OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+    "file size": OSError(errno.EFBIG, os.strerror(errno.EFBIG)),
+    "no file": FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)),
+}
 
 
 def planned(name, needs=(), **spec):
@@ -48,6 +58,18 @@ def execute(spec, folder, checkpoint, report, bases=None):
             report({})
     if kind == "memory":
         raise MemoryError("no room for the toy")
+    if kind in ERRORS:
+        raise ERRORS[kind]
+    if kind == "wrapped":
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            raise RunError("the toy cannot be written") from None
+    if kind == "safetensors":
+        raise type("SafetensorError", (Exception,), {})("I/O error: No space left on device (os error 28)")
+    if kind == "term":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
     if kind == "interrupt":
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)

@@ -1,7 +1,7 @@
 """The command `crosswind`: verbs, and how errors end.
 
-Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed runs ends with 1; an interrupt
-with 130. Verbs import what they need when they are called, so help and lists start at once.
+Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed runs, and a check that found
+something, ends with 1; an interrupt with 130. Verbs import what they need when they are called, so help and lists start at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from crosswind.cli.audit import audit_command
+from crosswind.cli.check import check_command
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command
 from crosswind.cli.prepare import prepare_command
@@ -44,6 +45,7 @@ app.command("run")(run_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)
 app.command("report")(report_command)
+app.command("check")(check_command)
 app.command("prepare")(prepare_command)
 app.command("list")(list_command)
 app.command("show")(show_command)

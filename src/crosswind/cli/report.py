@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +62,7 @@ def report_command(
         with no_collection():
             if not paged and figures is None:
                 _print([table for name in names for table in tables_of(store, name, form == "csv", out is not None)], form, out)
+                _warn({name: store.damaged(name) for name in names}, where)
                 return
             # What is read for the page serves the tables too: reading is most of the time that a large store takes.
             records = [gather(store, name) for name in names]
@@ -70,10 +71,19 @@ def report_command(
                 with damage_named(store.name, record.name):
                     tables += _record_tables(record, form == "csv", out is not None)
             _print(tables, form, out)
+            _warn({record.name: record.damaged for record in records}, where)
             if figures is not None:
                 _draw(records, figures)
             if paged:
                 typer.echo(make_page(store, records, page), err=True)
+
+
+def _warn(damaged: Mapping[str, Mapping[str, list[str]]], where: str) -> None:
+    from crosswind.cli.check import damage_sentence
+
+    for study, runs in damaged.items():
+        if runs:
+            typer.echo(damage_sentence(study, runs, where), err=True)
 
 
 def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = None) -> str:

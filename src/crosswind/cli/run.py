@@ -128,6 +128,7 @@ def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profil
 
 
 def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: bool) -> int:
+    from crosswind.cli.check import damage_sentence
     from crosswind.cli.report import make_page, tables_of
     from crosswind.reports.gather import gather
 
@@ -144,7 +145,11 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
         typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s{busy}; results are in {where} ({again})")
         typer.echo(page)
-    return 1 if summary.failed else 0
+    if damaged := store.damaged(planned.study.name):
+        typer.echo(damage_sentence(planned.study.name, damaged, where), err=True)
+    if summary.stopped:
+        typer.echo(f"stopped: {summary.stopped}", err=True)
+    return 1 if summary.failed or summary.stopped else 0
 
 
 class _Display:

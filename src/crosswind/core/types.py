@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.files import check_file
+
 __all__ = ["PlannedRun", "Predictions", "canonical", "digest", "digest_arrays", "file_hash"]
 
 
@@ -66,7 +68,8 @@ def digest_arrays(arrays: Mapping[str, NDArray[Any]], length: int = 32) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal. Raises `OSError`."""
+    """The SHA-256 of a file, in hexadecimal. Raises `OSError`, also for what is no plain file."""
+    check_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.files import read_at_most
 from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.parquet import read_parquet
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["attribute_table", "group_codes", "has_column", "read_table", "texts"]
 
 KINDS = (".csv", ".parquet")
+MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 MANY_NUMBERS = 1000
 
@@ -77,7 +79,7 @@ def read_table(path: str, field: str) -> DataFrame:
 
 def _text_of(place: Path, path: str) -> bytes:
     """The bytes of a CSV file with line ends as polars knows them; `DataError` for text that is not UTF-8."""
-    raw = place.read_bytes()
+    raw = read_at_most(place, MOST_BYTES)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in raw[:64]:
         raise DataError(f"{path} is UTF-16 or no text at all, and a CSV table needs UTF-8")
     try:

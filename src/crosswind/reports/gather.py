@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CellCount", "SetDraw", "ShiftDraw", "StudyRecord", "damage_named", "gather", "no_collection"]
 
+REPORT = "split.json"
 MAX_DRAWS = 200
 """Draws that are shown; more of them nobody reads, and the page would grow."""
 
@@ -72,7 +73,10 @@ class ShiftDraw:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One study of a store, ready to be shown. `draws_left_out` draws are over `MAX_DRAWS` or without files of their own."""
+    """One study of a store, ready to be shown. `draws_left_out` draws are over `MAX_DRAWS` or without files of their own.
+
+    `damaged`: what is wrong with files, by run; those that were read here by their bytes, the others by their sizes.
+    """
 
     name: str
     given: Mapping[str, Any]
@@ -83,6 +87,7 @@ class StudyRecord:
     draws: Sequence[ShiftDraw]
     draws_left_out: int
     versions: Sequence[tuple[Mapping[str, str], int]]
+    damaged: Mapping[str, list[str]]
 
     @property
     def reference(self) -> str:
@@ -146,21 +151,25 @@ def _gather(store: Store, study: str) -> StudyRecord:
     # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
     base = {run["key"] for run in runs if run["labels"].get("role") == "base"}
     results = [row for row in store.results(study, groups=False, runs=runs) if row["key"] not in base]
-    draws, left_out = _draws(store, entry["resolved"], [run for run in runs if run["key"] not in base])
+    draws, left_out, damaged = _draws(store, study, entry["resolved"], [run for run in runs if run["key"] not in base])
+    versions = store.versions(study)
     return StudyRecord(
-        study, entry["given"], entry["resolved"], entry["created"], arrange(results), runs, draws, left_out, store.versions(study)
+        study, entry["given"], entry["resolved"], entry["created"], arrange(results), runs, draws, left_out, versions, damaged
     )
 
 
-def _draws(store: Store, resolved: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> tuple[list[ShiftDraw], int]:
+def _draws(
+    store: Store, study: str, resolved: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
+) -> tuple[list[ShiftDraw], int, dict[str, list[str]]]:
     candidates: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for run in runs:
         labels = run["labels"]
         candidates.setdefault((str(labels["data"]), str(labels["shift"]), str(labels["size"])), []).append(run)
     try:
         out = store.out
-    except Exception:  # a database without its folder: everything but the draws can be shown
-        return [], len(candidates)
+    except StoreError:  # a database without its folder: everything but the draws can be shown
+        return [], len(candidates), {}
+    files, damaged = store.files(study), store.damaged(study)
     draws: list[ShiftDraw] = []
     left_out = 0
     for position, ((data, shift, size), some) in enumerate(candidates.items()):
@@ -168,14 +177,19 @@ def _draws(store: Store, resolved: Mapping[str, Any], runs: Sequence[Mapping[str
         if position >= MAX_DRAWS or not done:
             left_out += 1
             continue
-        draw = _read(artifact_folder(out, done[0]["key"]) / "split.json", resolved["data"].get(data, {}))
+        key = done[0]["key"]
+        listed = files.get(key)
+        if listed is not None and key not in damaged:
+            found = store.faults(key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True)
+            damaged.update({key: found} if found else {})
+        draw = None if key in damaged else _read(artifact_folder(out, key) / REPORT, resolved["data"].get(data, {}))
         if draw is None:
             left_out += 1
             continue
         label, train, test, told = draw
         seed = int(done[0]["labels"]["seed"])
         draws.append(ShiftDraw(data, shift, size, seed, label, train, test, tuple(told["notes"]), tuple(told["warnings"])))
-    return draws, left_out
+    return draws, left_out, damaged
 
 
 def _read(path: Path, data: Mapping[str, Any]) -> tuple[str, SetDraw, SetDraw | None, dict[str, list[str]]] | None:

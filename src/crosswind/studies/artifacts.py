@@ -12,17 +12,21 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import StoreError
+from crosswind.core.types import file_hash
 
 __all__ = [
     "artifact_folder",
     "check_key",
     "checkpoint_folder",
+    "faults",
     "inside",
+    "listing",
     "plain_json",
     "publish",
     "staging_area",
@@ -93,6 +97,38 @@ def write_atomically(path: Path, data: bytes) -> None:
     _sync(path.parent)
 
 
+def listing(folder: Path) -> dict[str, tuple[int, str]]:
+    """Size in bytes and SHA-256 of every file below `folder`, by its name with `/`."""
+    found = sorted(Path(at, name) for at, _, names in os.walk(folder) for name in names)
+    return {path.relative_to(folder).as_posix(): (path.stat().st_size, file_hash(path)) for path in found}
+
+
+def faults(folder: Path, listed: Mapping[str, Any] | None, read: bool) -> list[str]:
+    """What is wrong with the files of a run in `folder`, which `listing` gave; each half a sentence, none where all is well.
+
+    Without `read` only their sizes are looked at. `listed` None, from an old store: whether the folder is there. A link is not what
+    a run left, whatever it leads to; other files are nobody's business.
+    """
+    if listed is None:
+        return [] if folder.is_dir() else ["its folder is gone"]
+    found = ((name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items())
+    return [f"{name} {fault}" for name, fault in found if fault]
+
+
+def _fault(path: Path, size: int, digest: str, read: bool) -> str:
+    try:
+        state = os.lstat(path)
+        if not stat.S_ISREG(state.st_mode):
+            return "is no file but a link" if stat.S_ISLNK(state.st_mode) else "is no file"
+        if state.st_size != size:
+            return f"has {state.st_size:,} bytes, not {size:,}"
+        return "is not what the run wrote" if read and file_hash(path) != digest else ""
+    except (FileNotFoundError, NotADirectoryError):
+        return "is gone"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+
+
 def sync_tree(folder: Path) -> None:
     """Force every file and folder below `folder` to the disk: a move must not outlive, on a power cut, what it moved."""
     for at, _, files in os.walk(folder):
@@ -104,7 +140,7 @@ def sync_tree(folder: Path) -> None:
 def publish(staged: Path, final: Path) -> None:
     """Move the folder `staged` to `final` in one step, replacing what an unrecorded earlier try left there."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    if final.exists():
+    if os.path.lexists(final):
         # A folder that is not empty cannot be replaced in one step; the run is not recorded yet, so nobody reads the gap.
         old = staged.with_name(f"{staged.name}.old")
         shutil.rmtree(old, ignore_errors=True)

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from crosswind.core.errors import StoreError, one_line
+from crosswind.core.files import check_file
 
 __all__ = [
     "MIGRATIONS",
@@ -39,10 +40,16 @@ __all__ = [
     "text",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the tables below, kept in `meta`."""
 
-MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {}
+
+def _add_cause_and_files(connection: sa.Connection) -> None:
+    for column in ("cause", "files"):
+        connection.execute(sa.text(f"ALTER TABLE runs ADD COLUMN {column} TEXT"))
+
+
+MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files}
 """From a version to the next: what makes the tables of version `n` those of `n + 1`."""
 
 BUSY_SECONDS = 30.0
@@ -79,7 +86,8 @@ study_runs = sa.Table(
     sa.Column("labels", sa.Text, nullable=False),
 )
 
-# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs.
+# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs, `cause`
+# what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL from before schema 2.
 runs = sa.Table(
     "runs",
     _METADATA,
@@ -98,6 +106,8 @@ runs = sa.Table(
     sa.Column("versions", sa.Text),
     sa.Column("cost", sa.Text),
     sa.Column("warnings", sa.Text),
+    sa.Column("cause", sa.Text),
+    sa.Column("files", sa.Text),
     sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
 )
 
@@ -147,7 +157,8 @@ def prepare(engine: sa.Engine, name: str, create: bool) -> None:
             raise StoreError(f"{name} was written by a newer Crosswind (schema {version}, here {SCHEMA}); update Crosswind")
         if any(step not in MIGRATIONS for step in range(version, SCHEMA)):
             raise StoreError(f"{name} has schema {version}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
-        if version < SCHEMA and not create:
+        in_memory = isinstance(engine.pool, StaticPool)
+        if version < SCHEMA and not create and not in_memory:  # SQLite's is a copy then
             raise StoreError(f"{name} has the old schema {version}; the next `crosswind run` into it brings it to schema {SCHEMA}")
         if version == SCHEMA:
             return
@@ -207,6 +218,8 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
     with sentences(str(path)):
         if path.is_dir():
             raise StoreError(f"{path} is a folder where the store's file should be")
+        if path.exists():
+            check_file(path)
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(path.parent, os.W_OK):
@@ -296,7 +309,9 @@ def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
     failed: sqlite3.OperationalError | None = None
     for options in tried:
         try:
-            _connect(path, options).close()
+            with contextlib.closing(_connect(path, options)) as connection:
+                if _is_old(connection):  # read as it would be after its migration, which is the next writer's
+                    return _copied(connection), True
         except sqlite3.OperationalError as error:
             # No room for the index: in a folder that is read-only, or (an I/O error) on a disk that is full to the last block.
             if not any(words in str(error) for words in ("unable to open", "readonly", "disk I/O error", "disk is full")):
@@ -309,15 +324,24 @@ def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
     if failed is not None and tried[-1].endswith("immutable=1"):
         raise failed
     # A WAL with content but no room for its index: read a copy of both.
-    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     with tempfile.TemporaryDirectory(prefix="crosswind-store-") as folder:
         copy = Path(folder, path.name)
         shutil.copyfile(path, copy)
         shutil.copyfile(beside, copy.with_name(beside.name))
-        source = _connect(copy, "mode=rw")
-        source.backup(memory)
-        source.close()
-    return (lambda: memory), True
+        with contextlib.closing(_connect(copy, "mode=rw")) as connection:
+            return _copied(connection), True
+
+
+def _copied(connection: sqlite3.Connection) -> Callable[[], sqlite3.Connection]:
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.backup(memory)
+    return lambda: memory
+
+
+def _is_old(connection: sqlite3.Connection) -> bool:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    found = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone() if "meta" in tables else None
+    return found is not None and str(found[0]).isdecimal() and int(found[0]) < SCHEMA
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:

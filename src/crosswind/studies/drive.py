@@ -2,7 +2,8 @@
 
 A driver may be killed at any moment and started again: finished runs stay, the others go on from their checkpoints. Several
 drivers may work on one store. An exception fails its run at once, for it would come again; a run whose worker dies is tried
-once more; a run that needs a failed one fails with it; and the study goes on.
+once more; a run that needs a failed one fails with it; and the study goes on. What the machine stopped (`causes`) is done again by
+the next driver, after everything else. On a full disk no more runs are begun: each of them would fail for the same reason.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from crosswind.core.errors import InputError, StoreError
 from crosswind.core.types import PlannedRun
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
+from crosswind.studies.causes import cause_of
 from crosswind.studies.drivers import HEARTBEAT_SECONDS, Driver
 from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.ledger import Ledger
@@ -56,7 +58,7 @@ class Summary:
     """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds.
 
     `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers. `traces`: files of traces, and
-    `untraced` the reasons where one was asked for and there is none.
+    `untraced` the reasons where one was asked for and there is none. `stopped`: why runs were left to the next driver, a sentence.
     """
 
     finished: int
@@ -67,6 +69,7 @@ class Summary:
     busy: float = 0.0
     traces: tuple[str, ...] = ()
     untraced: tuple[str, ...] = ()
+    stopped: str = ""
 
 
 def drive(
@@ -126,7 +129,10 @@ class _Work:
         self.position = {key: position for position, key in enumerate(self.runs)}
         self.dependents = _dependents(self.runs, self.store)
         self.open_needs = {key: {need for need in run.needs if need in self.runs} for key, run in self.runs.items()}
-        self.ready: list[int] = []
+        self.ready: list[tuple[bool, int]] = []
+        self.again: set[str] = set()
+        self.faults: dict[str, list[str]] = {}
+        self.stopped = ""
         self.order = list(self.runs)
         self.active: dict[str, float] = {}
         self.foreign: set[str] = set()
@@ -138,6 +144,8 @@ class _Work:
 
     def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
         started = time.monotonic()
+        # Last in line, lest a run that fills the disk each time keeps the others from their turn.
+        self.again = {key for key, status in self.store.statuses(self.runs).items() if status == "failed"}
         self.ledger.reopen(self.runs, retry_failed)
         at_start = self.store.statuses(self.runs)
         unknown = [key for key in self.runs if key not in at_start]
@@ -161,6 +169,8 @@ class _Work:
         while True:
             with interrupts.held():
                 self._hand_out()
+            if self.stopped and not self.active:
+                break
             if self.foreign and time.monotonic() - polled >= POLL_SECONDS:
                 polled = time.monotonic()
                 with interrupts.held():
@@ -179,14 +189,20 @@ class _Work:
         finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
         written, troubles = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
-        return Summary(finished, diverged, failed, self.executed, seconds, busy, written, troubles)
+        return Summary(finished, diverged, failed, self.executed, seconds, busy, written, troubles, self.stopped)
 
     def _hand_out(self) -> None:
-        while self.ready and self.engine.idle() > 0:
-            key = self.order[heapq.heappop(self.ready)]
+        while self.ready and not self.stopped and self.engine.idle() > 0:
+            key = self.order[heapq.heappop(self.ready)[1]]
             if self.status[key] != "waiting":
                 continue
             run, out = self.runs[key], self.store.out
+            damaged = next((need for need in run.needs if self._faults(need)), None)
+            if damaged is not None:
+                why = f"of whose files {self._faults(damaged)[0]}; `crosswind check --repair` has it done again"
+                self.ledger.blocked([key], damaged, why)
+                self._after_failure(key, f"needs {damaged[:12]}, {why}")
+                continue
             if not self.ledger.claim(key):
                 self._is_foreign(key)
                 continue
@@ -221,10 +237,10 @@ class _Work:
             self._record(event)
         elif event.kind == "failed":
             self._fail(event, event.reason)
-        elif self.ledger.lost(key, event.reason, event.detail, event.worker):
+        elif self.ledger.lost(key, event.reason, event.detail, event.worker, event.cause):
             self.executed -= 1
             self.status[key] = "waiting"
-            heapq.heappush(self.ready, self.position[key])
+            self._push(key)
             self._tell(key, f"is tried once more: {event.reason}")
         else:
             self._after_failure(key, event.reason)
@@ -236,7 +252,7 @@ class _Work:
         except StoreError as error:
             # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
             shutil.rmtree(staged, ignore_errors=True)
-            self._fail(event, f"its result could not be stored: {error}")
+            self._fail(replace(event, cause=cause_of(error) or "system"), f"its result could not be stored: {error}")
             return
         if not ours:
             self._is_foreign(event.key)
@@ -246,10 +262,12 @@ class _Work:
         self._tell(event.key, str(event.result["status"]))
 
     def _fail(self, event: Event, reason: str) -> None:
-        if self.ledger.failed(event.key, reason, event.detail, event.seconds, event.worker):
+        if self.ledger.failed(event.key, reason, event.detail, event.seconds, event.worker, event.cause):
             self._after_failure(event.key, reason)
         else:
             self._is_foreign(event.key)
+        if event.cause == "disk" and not self.stopped:
+            self.stopped = f"{self.store.name}: the disk is full, so no more runs are begun; free space and give the command again"
 
     def _after_failure(self, key: str, reason: str) -> None:
         self._has_failed(key)
@@ -280,7 +298,16 @@ class _Work:
 
     def _ready_if_free(self, key: str) -> None:
         if self.status.get(key) == "waiting" and not self.open_needs[key]:
-            heapq.heappush(self.ready, self.position[key])
+            self._push(key)
+
+    def _push(self, key: str) -> None:
+        heapq.heappush(self.ready, (key in self.again, self.position[key]))
+
+    def _faults(self, need: str) -> list[str]:
+        """What is wrong with the files of a finished run that others start from; they are read once."""
+        if need not in self.faults:
+            self.faults[need] = self.store.faults(need, self.store.run(need)["files"], read=True)
+        return self.faults[need]
 
     def _is_foreign(self, key: str) -> None:
         self.status[key] = "foreign"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ATTEMPTS", "Ledger"]
 
 ATTEMPTS = 2
-"""How often a run is tried whose worker dies under it."""
+"""How often one driver tries a run whose worker dies under it; where the machine ended it, the next one tries as often again."""
 
 
 class Ledger:
@@ -73,16 +73,18 @@ class Ledger:
         return returned
 
     def reopen(self, keys: Iterable[str], failed: bool) -> int:
-        """Make pending again those of `keys` that failed because a run they need had failed; all failed ones, if `failed`."""
+        """Make pending again those of `keys` that the machine stopped, or that need a run which had failed; all failed ones, if
+        `failed`.
+        """
         from crosswind.studies.database import runs
 
         changed = 0
-        values = {"status": "pending", "reason": None, "detail": None, "blocked_by": None, "attempts": 0}
+        values = {"status": "pending", "reason": None, "detail": None, "cause": None, "blocked_by": None, "attempts": 0}
         with self.store.transaction() as connection:
             for some in in_parts(keys):
                 chosen = (runs.c.status == "failed") & runs.c.key.in_(some)
                 if not failed:
-                    chosen &= runs.c.blocked_by.is_not(None)
+                    chosen &= runs.c.blocked_by.is_not(None) | runs.c.cause.is_not(None)
                 changed += connection.execute(runs.update().where(chosen).values(values)).rowcount
         return changed
 
@@ -99,7 +101,8 @@ class Ledger:
         """Record the result of a run and move its files from `staged` to their place, both or neither.
 
         `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`, `metrics`), `cost`, `warnings`,
-        `versions`, and the `reason` of one that diverged. False, and nothing done, when the run is no longer this driver's.
+        `versions`, `files` (what `artifacts.listing` says of `staged`), and the `reason` of one that diverged. False, and nothing
+        done, when the run is no longer this driver's.
         """
         from crosswind.studies.database import now, scores, text
 
@@ -113,7 +116,8 @@ class Ledger:
             }
             for position, entry in enumerate(result["scores"])
         ]
-        values = {name: plain_json(result.get(name, empty)) for name, empty in (("cost", {}), ("warnings", []), ("versions", {}))}
+        empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
+        values = {name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()}
         values |= {"status": result["status"], "worker": worker}
         with self.store.transaction() as connection:
             reason = text(one_line(str(result["reason"]))) if result.get("reason") else None
@@ -130,21 +134,26 @@ class Ledger:
         shutil.rmtree(artifacts.checkpoint_folder(self.store.out, key), ignore_errors=True)
         return True
 
-    def failed(self, key: str, reason: str, detail: str = "", seconds: float | None = None, worker: str = "") -> bool:
-        """Record that the run failed, with the reason in one sentence. False when the run is no longer this driver's."""
+    def failed(
+        self, key: str, reason: str, detail: str = "", seconds: float | None = None, worker: str = "", cause: str = ""
+    ) -> bool:
+        """Record that the run failed, with the reason in one sentence and the `cause` of an event. False when the run is no longer
+        this driver's.
+        """
         from crosswind.studies.database import now, text
 
         values = {
             "status": "failed",
             "reason": text(one_line(reason)),
             "detail": text(detail),
+            "cause": cause or None,
             "seconds": seconds,
             "worker": worker,
         }
         with self.store.transaction() as connection:
             return connection.execute(self._mine(key).values(finished=now(connection), **values)).rowcount == 1
 
-    def lost(self, key: str, reason: str, detail: str = "", worker: str = "") -> bool:
+    def lost(self, key: str, reason: str, detail: str = "", worker: str = "", cause: str = "") -> bool:
         """Record that the run's worker died. True: the run is pending again; False: it was the last try, the run has failed."""
         from crosswind.studies.database import now, runs, text
 
@@ -158,15 +167,17 @@ class Ledger:
             if connection.execute(again).rowcount == 1:
                 return True
             tried = f"tried {ATTEMPTS} times: {why}"
-            values = {"status": "failed", "reason": tried, "detail": text(detail), "worker": worker}
+            values = {"status": "failed", "reason": tried, "detail": text(detail), "worker": worker, "cause": cause or None}
             connection.execute(self._mine(key).values(finished=now(connection), **values))
             return False
 
-    def blocked(self, keys: Sequence[str], needed: str) -> None:
-        """Record as failed the pending runs `keys`, which need, directly or through others, the failed run `needed`."""
+    def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:
+        """Record as failed the pending runs `keys`, which need, directly or through others, the run `needed`, and `why` they cannot
+        have it.
+        """
         from crosswind.studies.database import now, runs
 
-        values = {"status": "failed", "reason": f"needs {needed[:12]}, which failed", "blocked_by": needed}
+        values = {"status": "failed", "reason": one_line(f"needs {needed[:12]}, {why}"), "blocked_by": needed}
         with self.store.transaction() as connection:
             for some in in_parts(keys):
                 chosen = (runs.c.status == "pending") & runs.c.key.in_(some)

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from crosswind.core.errors import DataError, InputError, nearest, one_line, unknown
+from crosswind.core.files import read_at_most
 
 __all__ = ["apply_settings", "find_study", "merge", "parse", "read_study_file", "shipped_studies"]
 
@@ -51,11 +52,9 @@ def read_study_file(path: Path) -> dict[str, Any]:
         guess = f", did you mean {near!r}?" if near else ""
         raise DataError(f"there is no study file {path}{guess} (valid: a YAML file, or the name of a study: {_names()})")
     try:
-        raw = path.read_bytes()
+        raw = read_at_most(path, MAX_BYTES)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    if len(raw) > MAX_BYTES:
-        raise DataError(f"{path} has {len(raw):,} bytes, more than a study file may have ({MAX_BYTES:,})")
+        raise DataError(f"cannot read {path} as a study file: {error.strerror}") from None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -170,11 +170,12 @@ class Store:
         return {**out, "total": sum(out.values())}
 
     def runs(self, study: str) -> list[dict[str, Any]]:
-        """The study's runs in the order of the plan, without their scores: key, labels, status, reason, seconds, attempts, ..."""
+        """The study's runs in the order of the plan, without their scores: key, labels, status, reason, cause, seconds, ..."""
         from crosswind.studies.database import runs, study_runs
 
         self.study(study)
-        columns = [runs.c[name] for name in ("status", "attempts", "reason", "driver", "worker", "started", "finished", "seconds")]
+        wanted = ("status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
+        columns = [runs.c[name] for name in wanted]
         rows = self._rows(
             lambda sa: (
                 sa.select(study_runs.c.key, study_runs.c.labels, *columns, runs.c.cost, runs.c.warnings)
@@ -269,6 +270,7 @@ class Store:
         out = dict(found[0]._mapping)
         for name in ("spec", "versions", "cost", "warnings"):
             out[name] = self._value(out[name])
+        out["files"] = self._listed(out["files"])
         scored = self._rows(lambda sa: sa.select(scores).where(scores.c.key == key).order_by(scores.c.position))
         out["scores"] = [{"rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)} for row in scored]
         listed = self._rows(lambda sa: sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study))
@@ -287,6 +289,47 @@ class Store:
                 chosen = runs.select().with_only_columns(runs.c.key, runs.c.status).where(runs.c.key.in_(some))
                 out.update({row.key: row.status for row in connection.execute(chosen)})
         return out
+
+    def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]] | None]:
+        """Of every run that is done (of the study; of all, without one) the files that it left, with their sizes and SHA-256 as
+        `artifacts.listing` gives them; None for one of before these were kept.
+        """
+        from crosswind.studies.database import runs, study_runs
+
+        def query(sa: Any) -> Any:
+            wanted = sa.select(runs.c.key, runs.c.files).where(runs.c.status.in_(DONE)).order_by(runs.c.finished, runs.c.key)
+            keys = sa.select(study_runs.c.key).where(study_runs.c.study == study)
+            return wanted if study is None else wanted.where(runs.c.key.in_(keys))
+
+        if study is not None:
+            self.study(study)
+        return {row.key: self._listed(row.files) for row in self._rows(query)}
+
+    def faults(self, key: str, files: Mapping[str, Any] | None, read: bool) -> list[str]:
+        """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults` says it."""
+        return artifacts.faults(artifacts.artifact_folder(self.out, key), files, read)
+
+    def damaged(self, study: str | None = None) -> dict[str, list[str]]:
+        """What is wrong with the files of runs that are done, by run, as far as their sizes show it: nothing is read.
+
+        Empty for a store that was opened without the folder of its files.
+        """
+        if self._out is None:
+            return {}
+        return {key: found for key, listed in self.files(study).items() if (found := self.faults(key, listed, read=False))}
+
+    def undo(self, keys: Iterable[str]) -> int:
+        """Make those of `keys` that are done pending again, without their scores; how many there were."""
+        from crosswind.studies.database import runs, scores
+
+        changed = 0
+        values = {"status": "pending", "reason": None, "files": None, "attempts": 0}
+        with self.transaction() as connection:
+            for some in in_parts(keys):
+                done = runs.c.key.in_(some) & runs.c.status.in_(DONE)
+                connection.execute(scores.delete().where(scores.c.key.in_(runs.select().with_only_columns(runs.c.key).where(done))))
+                changed += connection.execute(runs.update().where(done).values(values)).rowcount
+        return changed
 
     def live_drivers(self) -> set[str]:
         """The drivers whose process lives (on another machine: whose heartbeat is under a minute old)."""
@@ -316,6 +359,13 @@ class Store:
         if not isinstance(out, kind):
             raise StoreError(f"{self.name} is damaged: an entry is not what it should be, but {shown(out)}")
         return out
+
+    def _listed(self, value: str | None) -> dict[str, tuple[int, str]] | None:
+        found = self._value(value, (dict, type(None)))
+        try:
+            return found and {name: (int(size), str(digest)) for name, (size, digest) in found.items()}
+        except (TypeError, ValueError):
+            raise StoreError(f"{self.name} is damaged: the files of a run are {shown(found)}") from None
 
     def _metrics(self, value: str | None, keep_groups: bool) -> dict[str, Any]:
         """Metrics of which those that reports do arithmetic with are numbers."""

@@ -40,6 +40,8 @@ def read_picture(path: Path, size: int) -> NDArray[np.uint8]:
         raise InputError("--size", f"must be in [{SIZES[0]}, {SIZES[1]}], not {size}")
     if path.is_dir():
         raise InputError("--image", f"{path} is a folder; name a picture")
+    if path.exists() and not path.is_file():
+        raise InputError("--image", f"{path} is neither a file nor a link to one; name a picture")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's remarks on large or damaged files; what matters raises

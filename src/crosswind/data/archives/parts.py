@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from crosswind.core.errors import DataError, shown
+from crosswind.core.files import check_file
 from crosswind.data.archives.pickles import HEAD, PICKLED_SUFFIXES, looks_pickled
 
 __all__ = ["BLOCK", "DAMAGE", "Archive", "Bounds", "Member", "Part", "expect_kind", "kind_of_file", "reason", "safe_name", "within"]
@@ -78,6 +79,7 @@ def kind_of_file(path: Path) -> str:
     Raises `DataError` where there is no file.
     """
     try:
+        check_file(path)
         with path.open("rb") as file:
             head = file.read(512)
     except FileNotFoundError:

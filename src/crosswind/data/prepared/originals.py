@@ -45,6 +45,9 @@ def gathered(source: PreparedSource, root: str | None, given: str | None, on_pro
             raise DataError(f"cannot make the folder {folder}: {error.strerror}") from None
         for item in missing:
             fetch(item, folder, None if on_progress is None else _told(on_progress, f"fetching {item.name}"))
+    for place in source.places(folder):
+        if place.exists() and not (place.is_file() or place.is_dir()):  # a pipe would be waited for
+            raise DataError(f"{place} is neither a file nor a folder")
     return folder
 
 

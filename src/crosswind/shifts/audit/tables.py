@@ -194,7 +194,10 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     if column.dtype.is_float():
         column = column.fill_nan(None)
     distinct = column.unique()
-    text = distinct.cast(polars.String, strict=False).str.strip_chars()
+    try:
+        text = distinct.cast(polars.String, strict=False).str.strip_chars()
+    except polars.exceptions.PolarsError:
+        return f"holds {str(column.dtype).lower()} values, which have no text to name them by"
     lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
     words = [NO_VALUE if none else str(word) for word, none in zip(text.to_list(), lacking.to_list(), strict=True)]
     codes = column.to_frame().join(

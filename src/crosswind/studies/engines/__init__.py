@@ -35,8 +35,10 @@ class Task:
 class Event:
     """What happened to the run `key`.
 
-    `finished` (with `result`), `failed` (an exception, or the time limit; the run would fail again), `lost` (its worker died, or
+    `finished` (with `result`), `failed` (an exception, or the time limit: not tried again at once), `lost` (its worker died, or
     there was no memory: worth another try), `progress` (with `result`, what the run reported). `seconds`: since its start.
+    `cause`: of `failed` and `lost`, what of the machine stopped the run, a key of `crosswind.studies.causes.CAUSES`, or "" where
+    the run did it itself.
     """
 
     key: str
@@ -46,6 +48,7 @@ class Event:
     detail: str = ""
     seconds: float = 0.0
     worker: str = ""
+    cause: str = ""
 
 
 class Engine(Protocol):

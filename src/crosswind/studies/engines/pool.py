@@ -25,6 +25,7 @@ from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.data.budget import budget
 from crosswind.data.resident import Region
 from crosswind.studies.artifacts import plain_json
+from crosswind.studies.causes import cause_of, cause_of_signal
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.training.settings import WORKER_VARIABLE
@@ -80,7 +81,8 @@ class Pool:
                 self._pixels = Region.create(budget() if self._memory is None else self._memory)
             worker = _Worker(self._job, self._started, self._modules, place, self._pixels.handle)
         except OSError as error:
-            self._lost.append(Event(task.key, "lost", reason=f"no worker could be started: {error.strerror or error}"))
+            reason = f"no worker could be started: {error.strerror or error}"
+            self._lost.append(Event(task.key, "lost", reason=reason, cause=cause_of(error) or "system"))
             return
         worker.take(task)  # if it is dead already, `wait` will see it
         self._busy.append(worker)
@@ -144,9 +146,9 @@ class Pool:
 
     def _ended(self, worker: _Worker) -> list[Event]:
         key, seconds = worker.key, worker.seconds
-        reason, detail = worker.last_words()
+        reason, detail, cause = worker.last_words()
         self._busy.remove(worker)
-        return [Event(key, "lost", reason=reason, detail=detail, seconds=seconds, worker=worker.name)]
+        return [Event(key, "lost", reason=reason, detail=detail, seconds=seconds, worker=worker.name, cause=cause)]
 
     def _overdue(self, worker: _Worker) -> list[Event]:
         if time.monotonic() < worker.deadline:
@@ -155,7 +157,8 @@ class Pool:
         self._busy.remove(worker)
         worker.end()
         if not worker.is_ready:
-            return [Event(key, "lost", reason=f"its worker did not start within {START_SECONDS:g} seconds", worker=worker.name)]
+            reason = f"its worker did not start within {START_SECONDS:g} seconds"
+            return [Event(key, "lost", reason=reason, worker=worker.name, cause="system")]
         reason = f"time limit: the run took more than {limit:g} seconds"
         return [Event(key, "failed", reason=reason, seconds=seconds, worker=worker.name)]
 
@@ -238,8 +241,8 @@ class _Worker:
         if not self._listener.is_alive() and self._process.stdout is not None:
             self._process.stdout.close()
 
-    def last_words(self) -> tuple[str, str]:
-        """Why the process ended, in one sentence, and the last of what it printed; ends what is left of it."""
+    def last_words(self) -> tuple[str, str, str]:
+        """Why the process ended, in one sentence, the last of what it printed, and an event's cause; ends what is left of it."""
         try:
             self._process.wait(timeout=5.0)  # the socket closes a moment before the process is gone
             status: int | None = self._process.returncode
@@ -255,7 +258,7 @@ class _Worker:
             how = f"its worker was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
         output = self._output.decode("utf-8", "replace")
         said = _telling(output)
-        return f"{how}; it said: {said}" if said else how, output
+        return f"{how}; it said: {said}" if said else how, output, cause_of_signal(-(status or 0))
 
     def _set_deadline(self) -> None:
         self.deadline = float("inf") if self.limit is None else time.monotonic() + self.limit

@@ -27,7 +27,8 @@ from typing import Any
 
 from crosswind.core.errors import CrosswindError, RunError, one_line
 from crosswind.data.resident import share
-from crosswind.studies.artifacts import plain_json, sync_tree
+from crosswind.studies.artifacts import listing, plain_json, sync_tree
+from crosswind.studies.causes import cause_of
 
 __all__ = ["ONE_THREAD", "load_job", "main", "one_thread", "perform"]
 
@@ -76,11 +77,13 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
             more["profile"] = Path(task["profile"])
         with one_thread():
             result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
-        out |= {"kind": "finished", "result": _checked(result)}
+        # Read back while they are in memory still: it is what was written that the checksums are of.
+        out |= {"kind": "finished", "result": {**_checked(result), "files": listing(folder)}}
         sync_tree(folder)
     except Exception as error:
         # Out of memory: what else ran at the time decides, so another try is worth it. Everything else would happen again.
-        out |= {"kind": "lost" if _is_memory(error) else "failed", "reason": _reason(error)}
+        cause = cause_of(error)
+        out |= {"kind": "lost" if cause == "memory" else "failed", "reason": _reason(error, cause), "cause": cause}
         if not isinstance(error, CrosswindError):
             out["detail"] = traceback.format_exc()[-DETAIL_CHARACTERS:]
     except SystemExit as error:
@@ -160,20 +163,14 @@ def _checked(result: Any) -> dict[str, Any]:
     return plain
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, cause: str) -> str:
     if isinstance(error, CrosswindError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    if _is_memory(error):
+    if cause == "memory":
         return one_line(f"out of memory: {error}{place}")
     return one_line(f"{type(error).__name__}: {error}{place}")
-
-
-def _is_memory(error: Exception) -> bool:
-    # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a class of its own.
-    named = type(error).__name__ == "OutOfMemoryError"
-    return isinstance(error, MemoryError) or named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
 
 def _end_with(parent: int, lifeline: int) -> None:

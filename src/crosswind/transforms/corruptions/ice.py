@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.errors import InputError
+from crosswind.core.files import check_file
 from crosswind.core.seeds import stream
 
 __all__ = ["bank", "picture_files", "procedural_ice"]
@@ -64,6 +65,7 @@ def _read(file: str) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
+        check_file(Path(file))
         with Image.open(file) as picture:
             return np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

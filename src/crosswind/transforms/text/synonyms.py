@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
 from crosswind.core.errors import DataError
+from crosswind.core.files import read_at_most
 
 __all__ = ["Bundled", "Synonyms", "WordNet", "provider"]
 
 LEXICON = Path(__file__).with_name("lexicon.txt")
 PARTS = ("noun", "verb", "adj", "adv")
+MOST_BYTES = 1 << 28  # of one file of WordNet, whose largest has 16 MB
 
 # The endings that the documentation of WordNet (morphy, 7WN) lists: what an inflected form ends in, and its base form.
 ENDINGS = {
@@ -127,7 +129,7 @@ def _read_part(folder: str, name: str) -> _Part:
 
 def _bytes(folder: str, name: str) -> bytes:
     try:
-        return (Path(folder) / name).read_bytes()
+        return read_at_most(Path(folder) / name, MOST_BYTES)
     except FileNotFoundError:
         raise DataError(
             f"{folder} has no file {name}: WordNet's files are needed there (on Debian, package wordnet-base puts them into "

@@ -1,0 +1,43 @@
+"""Files that a user names: their kind and size are looked at before they are read.
+
+A pipe or a terminal waits for ever, `/dev/zero` never ends, and a file of gigabytes fills the memory before anybody has seen that
+it is not what it should be. What is refused is an `OSError` whose `strerror` is half a sentence, as those of the system are.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["check_file", "read_at_most"]
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_file(path: Path) -> int:
+    """The size in bytes of a plain file, a link followed to its end. Raises `OSError` for what is none."""
+    state = os.stat(path)
+    kind = stat.S_IFMT(state.st_mode)
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'of an unknown kind')}, not a file", str(path))
+    return state.st_size
+
+
+def read_at_most(path: Path, limit: int) -> bytes:
+    """The bytes of a plain file of at most `limit` bytes. Raises `OSError`, also for a larger one, of which no more is read."""
+    large = check_file(path) > limit
+    if not large:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)  # it may grow, and files of /proc say that they are empty
+        large = len(data) > limit
+    if large:
+        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(path))
+    return data

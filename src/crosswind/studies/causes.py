@@ -1,0 +1,64 @@
+"""Why a run failed: for want of the machine, or by itself.
+
+What the machine stopped (a full disk, no memory, a killed worker) may well end next time, so the next `crosswind run` does it
+again. What failed by itself would fail again, and waits to be asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import signal
+from collections.abc import Iterator
+
+__all__ = ["CAUSES", "cause_of", "cause_of_signal"]
+
+CAUSES = {
+    "disk": "disk full",
+    "memory": "out of memory",
+    "killed": "worker killed",
+    "system": "system error",
+}
+"""The ways in which the machine stops a run, in the words of `crosswind status`."""
+
+_NUMBERS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "disk"),
+    errno.ENOMEM: "memory",
+    # Also a limit of the shell's on the size of a file, and a disk that went read-only after an error.
+    **dict.fromkeys((errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE, errno.EFBIG), "system"),
+}
+_CODES = {"SQLITE_FULL": "disk", "53100": "disk", "53200": "memory"}  # of SQLite, and of PostgreSQL
+_RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors says what the system said
+
+
+def cause_of(error: BaseException) -> str:
+    """The key of `CAUSES` for what was raised, or for what it was raised from; "" where a run failed by itself."""
+    return next((cause for item in _chain(error) if (cause := _one(item))), "")
+
+
+def cause_of_signal(number: int) -> str:
+    """The same for a worker that a signal ended: SIGKILL is what the kernel, a batch system and a person send."""
+    return "killed" if number in (signal.SIGKILL, signal.SIGTERM) else ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__  # also where a sentence of ours was raised "from None"
+
+
+def _one(error: BaseException) -> str:
+    # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a class of its own.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "memory"
+    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+        return "memory"
+    if isinstance(error, OSError) and error.errno is not None:
+        return _NUMBERS.get(error.errno, "")
+    code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    if isinstance(code, str) and code in _CODES:
+        return _CODES[code]
+    told = _RUST.search(str(error)) if type(error).__name__ == "SafetensorError" else None
+    return _NUMBERS.get(int(told[1]), "") if told else ""
