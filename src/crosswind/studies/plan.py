@@ -143,6 +143,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             "threads": 1,
         }
         common_key = {**common, "data": {name: keyed[name] for name in used}}
+        if counts.pictures is not None:
+            common_key["pictures"] = counts.pictures
         runs += runs_of(study, point, common, common_key, models, here, own)
     check_distinct(runs)
     told = [f"{titles[0]}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}" for text, titles in warnings.items()]
@@ -187,6 +189,8 @@ def _split_values(study: Study, data: DataSpec, point: Point) -> tuple[dict[str,
         "sampler": study.sampler,
         "split_seed": study.split_seed,
     }
+    if study.overlap != "refused":  # else not named at all, so that the keys of other studies stay what they were
+        values["overlap"] = study.overlap
     return values, fields
 
 
