@@ -228,21 +228,14 @@ class _Study:
                 reads[item.source] = reads.get(item.source, frozenset()) | {item.role}
         key = ("others", *((name, self.datasets[name], roles) for name, roles in reads.items()))
         if key not in self.deal.kept:
-            there = {name: {attribute.name for attribute in self.datasets[name].schema} for name in reads}
-            indexes = {
-                name: _index(
-                    self.datasets[name],
-                    self.plan.label,
-                    [item for item in self.plan.attributes if item in there[name]],
-                    f"data.{name}",
-                )
-                for name in reads
-            }
-            others = {name: (self.datasets[name], indexes[name], roles) for name, roles in reads.items()}
+            others = {}
+            for name, roles in reads.items():
+                dataset = self.datasets[name]
+                there = {attribute.name for attribute in dataset.schema}
+                names = [attribute for attribute in self.plan.attributes if attribute in there]
+                others[name] = (dataset, _index(dataset, self.plan.label, names, f"data.{name}"), roles)
             allowed = self.plan.overlap == "allowed"
-            self.deal.kept[key] = deal_others(
-                (self.dataset, self.deal), others, self.plan.roles, self.plan.split_seed, allowed
-            )
+            self.deal.kept[key] = deal_others((self.dataset, self.deal), others, self.plan.roles, self.plan.split_seed, allowed)
         found: dict[str, Other] = self.deal.kept[key]
         return found
 
@@ -347,9 +340,11 @@ class _Study:
     def warnings(self, parts: Mapping[str, Part]) -> tuple[str, ...]:
         """Everything that is allowed but that a user should know of."""
         found = [*self.plan.shift.warnings(self.index.cells), *self.missing]
-        if self.deal.torn:
-            found.append(f"{self.main}: {self.deal.torn:,} pictures are in two parts of the official split (overlap: allowed)")
-        for name, other in self._others().items():
+        others = self._others()
+        for name, deal in {self.main: self.deal, **{name: other.deal for name, other in others.items()}}.items():
+            if deal.torn:
+                found.append(f"{name}: {deal.torn:,} pictures are in two parts of the official split (overlap: allowed)")
+        for name, other in others.items():
             if other.left_out:
                 found.append(f"{name}: {other.left_out:,} rows are left out, as their pictures have another role elsewhere")
             if other.overlap:

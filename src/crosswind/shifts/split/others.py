@@ -50,8 +50,9 @@ def deal_others(
         name, (dataset, index, reads) = waiting.pop(0)
         alone = deal_of(index, dataset, roles, split_seed, reads, allowed)
         if allowed:
-            trains = held(dataset, main[0], main[1].roles) & 0b110 > 0
+            trains = np.logical_or.reduce([held(dataset, other, deal.roles) & 0b110 > 0 for other, deal in dealt])
             found[name] = Other(alone, overlap=int((trains & (alone.roles == ROLES.index("test"))).sum()))
+            dealt.append((dataset, alone))
             continue
         elsewhere = roles_elsewhere(dataset, ((other, deal.roles) for other, deal in dealt))
         # Pictures that a later data set shows too are dealt to all the roles that read either.
