@@ -35,11 +35,15 @@ class AttributedDataset:
     `ids` int64 [n] name the rows whatever is left out later (default: the row number); `units` int64 [n] say which rows belong
     together (a patient, a toy) and are never dealt to different roles; None means that every row is its own unit.
     `fingerprint` changes when the table or the pixels do; it is cheap, and pixels count only through what decides them.
+    What a row shows has a name, so that one picture keeps one role in a study, whichever data set shows it: rows of one `origin`
+    (the collection that they are taken from, default: the data set's name) with equal `originals` (uint64 [n], default: the ids)
+    show one picture, whatever its size, colours or derived attribute, and so do rows with equal `contents` (uint64 [n], a hash of
+    the pixels, where a preparation has looked at them). A data set that only borrows another's name needs an `origin` of its own.
     `from_files`: pixels are decoded from files, which may be damaged; a study looks at all of them before it starts.
     With a derived attribute of V values the data set has n x V virtual rows: row b * V + v is base row b under value v.
     `cache` is a place where later stages remember what they made from this data set.
 
-    Raises `DataError` for ids or units of the wrong length and for ids that repeat.
+    Raises `DataError` for ids, units, originals or contents of the wrong length and for ids that repeat.
     """
 
     name: str
@@ -51,6 +55,9 @@ class AttributedDataset:
     fingerprint: str = ""
     derived: DerivedAttribute | None = None
     from_files: bool = False
+    origin: str = ""
+    originals: NDArray[np.uint64] | None = None
+    contents: NDArray[np.uint64] | None = None
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +73,12 @@ class AttributedDataset:
             if units.shape != (n,):
                 raise DataError(f"data set {self.name!r} has {n} rows and units of shape {units.shape}")
             object.__setattr__(self, "units", units)
+        for name in ("originals", "contents"):
+            names = getattr(self, name)
+            if names is not None and (names.shape != (n,) or names.dtype != np.uint64):
+                raise DataError(f"data set {self.name!r} has {n} rows and {name} of {names.dtype} {names.shape}, not uint64 ({n},)")
+        if not self.origin:
+            object.__setattr__(self, "origin", self.name)
         if not self.fingerprint:
             made = digest({"name": self.name, "table": self.table.digest(), "image_shape": self.image_shape})
             object.__setattr__(self, "fingerprint", made)
@@ -134,7 +147,7 @@ class AttributedDataset:
     def keep(self, values: Mapping[str, Sequence[object]], field: str = "keep") -> AttributedDataset:
         """The data set of the rows whose attributes have one of the given values; those values remain, in the given order.
 
-        Ids and units stay those of the rows. Raises `InputError` for an unknown attribute or value, no values, a value named
+        Ids, units and what the rows show stay theirs. Raises `InputError` for an unknown attribute or value, no values, a value named
         twice, and where no row is left.
         """
         table, derived = self.table, self.derived
@@ -175,6 +188,8 @@ class AttributedDataset:
             images=None if images is None else lambda asked: images(rows[asked]),
             ids=self.ids[rows],
             units=None if self.units is None else self.units[rows],
+            originals=None if self.originals is None else self.originals[rows],
+            contents=None if self.contents is None else self.contents[rows],
             fingerprint=digest({"of": self.fingerprint, "keep": spelling}),
             derived=derived,
         )

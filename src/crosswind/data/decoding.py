@@ -6,9 +6,12 @@ proportions, bilinearly with PIL's own filter. What is no whole image is refused
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError
 from crosswind.data.dataset import Images
 
-__all__ = ["IMAGE_ENDINGS", "Refused", "decoded", "decoder"]
+__all__ = ["IMAGE_ENDINGS", "Refused", "decoded", "decoder", "named_files"]
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """The endings, in lower case, by which a file in a folder is taken for an image."""
@@ -47,6 +50,13 @@ def decoder(opened: Callable[[int], Path | bytes], size: int, named: Callable[[i
         return out
 
     return images
+
+
+def named_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
+    """`origin` and `originals` of a data set of files below a folder: a file is one picture, whichever table or folder lists it."""
+    top = os.path.realpath(folder)
+    names = b"".join(hashlib.blake2b(f"{top}/{file}".encode("utf-8", "surrogateescape"), digest_size=8).digest() for file in files)
+    return {"origin": "files", "originals": np.frombuffer(names, dtype=np.uint64)}
 
 
 def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:

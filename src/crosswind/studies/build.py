@@ -225,6 +225,7 @@ def build_split_plan(values: Mapping[str, Any]) -> SplitPlan:
         dataset_size=parse_size(values["dataset_size"], "dataset_size"),
         sampler=parse_sampler(values["sampler"]),
         split_seed=values["split_seed"],
+        overlap=values.get("overlap", "refused"),
     )
 
 

@@ -35,6 +35,7 @@ class DrawCounts:
         self.notes: list[str] = told["notes"]
         self.test_cells: NDArray[np.float64] | None = told["test_cells"]
         self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
+        self.pictures: str | None = told["pictures"]
         self.defaults = {True: told["groups"], False: told["environments"]}
 
     def by_name(self) -> dict[str, int]:

@@ -152,6 +152,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         if others_than_accuracy:
             common["rules"] = others_than_accuracy
         common_key = {**common, "data": {name: keyed[name] for name in used}}
+        if counts.pictures is not None:
+            common_key["pictures"] = counts.pictures
         runs += runs_of(study, point, common, common_key, models, here, own)
     check_distinct(runs)
     told = [
@@ -199,6 +201,8 @@ def _split_values(study: Study, data: DataSpec, point: Point, split_seed: int) -
         "sampler": study.sampler,
         "split_seed": split_seed,
     }
+    if study.overlap != "refused":  # else not named at all, so that the keys of other studies stay what they were
+        values["overlap"] = study.overlap
     return values, fields
 
 

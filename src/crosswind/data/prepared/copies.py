@@ -22,6 +22,7 @@ from crosswind.data.prepared.places import (
     command,
     copy_folder,
     copy_settings,
+    origin_of,
     owner,
     read_card,
     root_folder,
@@ -138,7 +139,7 @@ def open_copy(source: PreparedSource, root: str | None = None) -> AttributedData
     """
     copy = find_copy(source, root)
     try:
-        table, ids, units = read_rows(copy)
+        table, ids, units, contents = read_rows(copy)
         images = _reader(copy)
     except (CrosswindError, OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
@@ -152,24 +153,28 @@ def open_copy(source: PreparedSource, root: str | None = None) -> AttributedData
         ids=np.arange(copy.n_rows, dtype=np.int64) if ids is None else ids,
         units=units,
         fingerprint=copy.fingerprint,
+        origin=origin_of(source),
+        contents=contents,
     )
 
 
-def read_rows(copy: Copy) -> tuple[AttributeTable, NDArray[np.int64] | None, NDArray[np.int64] | None]:
-    """Attribute table, ids (None: row numbers) and units (None: each row its own) of a copy."""
+def read_rows(
+    copy: Copy,
+) -> tuple[AttributeTable, NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[np.uint64]]:
+    """Attribute table, ids (None: row numbers), units (None: each row its own) and the pictures' hashes of a copy."""
     path = copy.folder / ATTRIBUTES
-    known = [name for name in ("codes", "ids", "units") if name in keys_of(path)]
+    known = [name for name in ("codes", "ids", "units", "contents") if name in keys_of(path)]
     found = read_arrays(path, {name: Expected() for name in known})
     attributes = tuple(Attribute(item["name"], tuple(item["values"])) for item in copy.attributes)
     table = AttributeTable(attributes, found["codes"])
     if table.n_rows != copy.n_rows:
         raise ValueError(f"{ATTRIBUTES} has {table.n_rows:,} rows, and the card {copy.n_rows:,}")
-    return table, found.get("ids"), found.get("units")
+    return table, found.get("ids"), found.get("units"), found["contents"]
 
 
-def attribute_bytes(dataset: AttributedDataset) -> bytes:
-    """The file of codes, ids and units: npz, the same bytes for the same rows."""
-    arrays: dict[str, Any] = {"codes": dataset.table.codes}
+def attribute_bytes(dataset: AttributedDataset, contents: NDArray[np.uint64]) -> bytes:
+    """The file of codes, ids, units and the pictures' hashes: npz, the same bytes for the same rows."""
+    arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": contents}
     if not np.array_equal(dataset.ids, np.arange(dataset.n_base)):
         arrays["ids"] = dataset.ids
     if dataset.units is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
 from crosswind.core.types import canonical, digest_arrays
@@ -28,12 +29,14 @@ from crosswind.data.prepared.work import Work, claimed, published, writing
 if TYPE_CHECKING:
     from crosswind.data.sources.base import PreparedSource, Reading
 
-__all__ = ["Prepared", "checksum", "cores", "prepare"]
+__all__ = ["Prepared", "checksum", "contents", "cores", "prepare"]
 
 KNOWN = {CARD, ATTRIBUTES, OFFSETS, *(pixels_file(store) for store in STORES)}
 """The files of a copy: a folder with others in it is somebody's own, and is not replaced."""
 
 Chunk = tuple[Any, str, bytes]
+ROW = np.dtype([("bytes", "<u4"), ("content", "<u8")])
+"""What is kept of each row beside its pixels until the copy is whole: how many bytes it takes, and the hash of its pixels."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,11 @@ def cores() -> int:
 def checksum(data: Any) -> str:
     """BLAKE2b of bytes, 32 hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def contents(pixels: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """A hash of each picture's pixels, uint64 [n]; before a JPEG loses some of them."""
+    return np.frombuffer(b"".join(hashlib.blake2b(picture, digest_size=8).digest() for picture in pixels), dtype="<u8")
 
 
 def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy | None:
@@ -177,24 +185,25 @@ def _make(
     rows, n = chunk_rows(shape), dataset.n_base
     head = array_header(n, shape) if store == "array" else b""
     pixels = pixels_file(store)
-    with writing(work), Work(work, pixels, identity, head, lengths=store == "jpeg") as made:
+    with writing(work), Work(work, pixels, identity, head) as made:
         before = min(n, made.done * rows)
         if store == "array":
             _refuse_small_disk(work, (n - before) * int(np.prod(shape)), owner(source))
         chunks = [np.arange(start, min(start + rows, n)) for start in range(before, n, rows)]
         done = before
-        for chunk, (data, digits, lengths) in zip(chunks, _chunks(dataset, chunks, store, workers, owner(source)), strict=True):
+        for chunk, (data, digits, told) in zip(chunks, _chunks(dataset, chunks, store, workers, owner(source)), strict=True):
             if on_progress is not None:
                 on_progress("preparing", done, n)
-            made.append(data, digits, lengths)
+            made.append(data, digits, told)
             done += len(chunk)
         if on_progress is not None:
             on_progress("preparing", n, n)
         made.save()
+        kept = np.frombuffer(made.rows(), ROW)
         if store == "jpeg":
-            ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.frombuffer(made.lengths(), "<u4"), dtype=np.int64)])
+            ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept["bytes"], dtype=np.int64)])
             made.put(OFFSETS, npy_bytes(ends))
-        made.put(ATTRIBUTES, attribute_bytes(dataset))
+        made.put(ATTRIBUTES, attribute_bytes(dataset, np.ascontiguousarray(kept["content"])))
         copy = _card(source, reading, store, made)
         made.put(CARD, json.dumps(copy.to_json(), indent=1).encode())
     with writing(target):
@@ -226,12 +235,16 @@ def _chunk(dataset: AttributedDataset, rows: Any, store: str, name: str) -> Chun
         raise DataError(f"{name}: cannot read {error.filename or 'the originals'}: {error.strerror or error}") from None
     except Exception as error:  # readers of foreign formats raise what they like for damaged files
         raise DataError(f"{name}: rows {rows[0]} to {rows[-1]} cannot be read: {type(error).__name__}: {error}") from error
+    pixels = np.ascontiguousarray(pixels)
+    told = np.zeros(len(rows), ROW)
+    told["content"] = contents(pixels)
     if store == "array":
-        whole = np.ascontiguousarray(pixels).reshape(-1).data
-        return whole, checksum(whole), b""
+        whole = pixels.reshape(-1).data
+        return whole, checksum(whole), told.tobytes()
     pictures = [jpeg_bytes(picture) for picture in pixels]
+    told["bytes"] = [len(picture) for picture in pictures]
     joined = b"".join(pictures)
-    return joined, checksum(joined), np.array([len(picture) for picture in pictures], dtype="<u4").tobytes()
+    return joined, checksum(joined), told.tobytes()
 
 
 def _card(source: PreparedSource, reading: Reading, store: str, made: Work) -> Copy:

@@ -24,6 +24,7 @@ __all__ = [
     "copies_under",
     "copy_folder",
     "copy_settings",
+    "origin_of",
     "originals_folder",
     "owner",
     "read_card",
@@ -34,8 +35,8 @@ __all__ = [
 ROOT_VARIABLE = "CROSSWIND_DATA"
 """The environment variable that names the folder of prepared data."""
 CARD = "prepared.json"
-FORMAT = 1
-"""The version of the layout of prepared copies; a copy of another one is made anew."""
+FORMAT = 2
+"""The version of the layout of prepared copies; a copy of another one is made anew. Copies of 1 had no hash of each picture."""
 _LONGEST = 120
 
 
@@ -80,6 +81,11 @@ def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = No
 def originals_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:
     """Where the original files of a source are looked for: all its settings share the folder."""
     return root_folder(source.root if root is None else root) / "originals" / owner(source)
+
+
+def origin_of(source: PreparedSource) -> str:
+    """The name of what a copy's rows are taken from: the same whatever the size of the pictures."""
+    return "-".join([owner(source), *(setting for setting in _told(source) if not setting.startswith("size="))])
 
 
 def version_of(source: PreparedSource) -> int:

@@ -71,16 +71,14 @@ class Work:
     """The files of a copy in the making.
 
     `identity`: plain values of all that decides what is written; a beginning of another identity is thrown away. `head`: the first
-    bytes of the file of pixels. `lengths`: a second file beside it takes what `append` is given for it.
+    bytes of the file of pixels. A second file beside it takes what `append` is told of the rows.
     """
 
-    def __init__(self, folder: Path, pixels: str, identity: dict[str, Any], head: bytes, lengths: bool) -> None:
+    def __init__(self, folder: Path, pixels: str, identity: dict[str, Any], head: bytes) -> None:
         self.folder, self.copy = folder, folder / "copy"
         self.checksums: list[str] = []
         self._waiting: list[str] = []
-        self._places = {"pixels": self.copy / pixels, "journal": folder / "journal"}
-        if lengths:
-            self._places["lengths"] = folder / "lengths"
+        self._places = {"pixels": self.copy / pixels, "journal": folder / "journal", "rows": folder / "rows"}
         if not self._goes_on(identity):
             self._begin(identity, head)
         self._files: dict[str, IO[bytes]] = {name: open(path, "ab", buffering=0) for name, path in self._places.items()}  # noqa: SIM115
@@ -91,30 +89,28 @@ class Work:
         """The number of chunks that are written."""
         return len(self.checksums)
 
-    def append(self, data: Any, checksum: str, lengths: bytes = b"") -> None:
+    def append(self, data: Any, checksum: str, rows: bytes) -> None:
         """Add the next chunk. Raises `OSError`; what was added before is kept."""
         _write(self._files["pixels"], data)
-        if lengths:
-            _write(self._files["lengths"], lengths)
+        _write(self._files["rows"], rows)
         self._size += len(data)
         self._unsaved += len(data)
         self.checksums.append(checksum)
-        self._waiting.append(f"{self.done} {self._size} {self._tell('lengths')} {checksum}\n")
+        self._waiting.append(f"{self.done} {self._size} {self._files['rows'].tell()} {checksum}\n")
         if self._unsaved >= FLUSH_BYTES or time.monotonic() - self._saved_at >= FLUSH_SECONDS:
             self.save()
 
     def save(self) -> None:
         """Put all that was added on the disk, then say so in the journal."""
-        for name in ("pixels", "lengths"):
-            if name in self._files:
-                os.fsync(self._files[name].fileno())
+        for name in ("pixels", "rows"):
+            os.fsync(self._files[name].fileno())
         _write(self._files["journal"], "".join(self._waiting).encode())
         os.fsync(self._files["journal"].fileno())
         self._waiting, self._unsaved, self._saved_at = [], 0, time.monotonic()
 
-    def lengths(self) -> bytes:
-        """All that `append` was given for the file of lengths."""
-        return self._places["lengths"].read_bytes()
+    def rows(self) -> bytes:
+        """All that `append` was told of the rows."""
+        return self._places["rows"].read_bytes()
 
     def put(self, name: str, data: bytes) -> None:
         """Write another file of the copy, whole or not at all."""
@@ -132,9 +128,6 @@ class Work:
         finally:
             for file in self._files.values():
                 file.close()
-
-    def _tell(self, name: str) -> int:
-        return self._files[name].tell() if name in self._files else 0
 
     def _begin(self, identity: dict[str, Any], head: bytes) -> None:
         for place in self.folder.iterdir():
@@ -159,15 +152,14 @@ class Work:
             if not line.endswith(b"\n") or len(words) != 4 or not all(word.isdigit() for word in words[:3]):
                 break
             number, *now = map(int, words[:3])
-            if number != self.done + 1 or now[0] > there["pixels"] or now[1] > there.get("lengths", 0):
+            if number != self.done + 1 or now[0] > there["pixels"] or now[1] > there["rows"]:
                 break
             ends, read = (now[0], now[1]), read + len(line)
             self.checksums.append(words[3].decode())
         if not self.checksums:
             return False
-        for name, end in (("pixels", ends[0]), ("lengths", ends[1]), ("journal", read)):
-            if name in self._places:
-                os.truncate(self._places[name], end)
+        for name, end in (("pixels", ends[0]), ("rows", ends[1]), ("journal", read)):
+            os.truncate(self._places[name], end)
         return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,9 @@ class DSprites(PreparedSource):
         objects, grounds = _dealt_colors(self.seed)
         places = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
         fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed})
-        return _with_colors(latents, (objects[places], grounds[places]), lambda rows: dataset.pixels(rows)[..., 0], 64, fingerprint)
+        made = _with_colors(latents, (objects[places], grounds[places]), lambda rows: dataset.pixels(rows)[..., 0], 64, fingerprint)
+        # A picture is named by its latents, as where it is drawn: turned by a quarter a square has the same pixels.
+        return replace(made, originals=places.astype(np.uint64))
 
 
 def _latents() -> tuple[Attribute, ...]:

@@ -61,7 +61,8 @@ class Factors(Source):
             if self.split is not None or self.copies != 1:
                 raise InputError("factors", "copies and split belong to a grid, and a path is given")
             table = self._table_of_file(self.path)
-            return AttributedDataset(title, table, fingerprint=digest({"source": "factors", "table": table.digest()}))
+            made = digest({"source": "factors", "table": table.digest()})
+            return AttributedDataset(title, table, fingerprint=made, origin=f"factors {made}")
         if self.columns is not None:
             raise InputError("factors.columns", "belongs to a path, and a grid is given")
         attributes, codes = self._grid()
@@ -71,7 +72,8 @@ class Factors(Source):
             "copies": self.copies,
             "split": None if self.split is None else list(self.split.items()),
         }
-        return AttributedDataset(title, AttributeTable(attributes, codes), fingerprint=digest(told))
+        made = digest(told)
+        return AttributedDataset(title, AttributeTable(attributes, codes), fingerprint=made, origin=f"factors {made}")
 
     def _table_of_file(self, path: str) -> AttributeTable:
         rows = read_table(path, "factors.path")

@@ -96,6 +96,7 @@ class HuggingFace(PreparedSource):
             units=units,
             fingerprint=digest(told),
             from_files=True,
+            origin=f"huggingface {Path(name).expanduser().resolve() if self.path else (name, self.config, self.revision)} {list(parts)}",
         )
         return Reading(dataset, lengths)
 

@@ -14,7 +14,7 @@ from crosswind.core.registry import register
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.decoding import IMAGE_ENDINGS, decoder
+from crosswind.data.decoding import IMAGE_ENDINGS, decoder, named_files
 from crosswind.data.sources.base import PreparedSource, Reading
 from crosswind.data.trees import Tree, folder_tree, in_order
 
@@ -89,6 +89,7 @@ class ImageFolder(PreparedSource):
             image_shape=(self.size, self.size, 3),
             fingerprint=digest(told),
             from_files=True,
+            **named_files(top, files),
         )
         return Reading(dataset, {"all": len(files)})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +109,12 @@ class Shapes3D(PreparedSource):
             raise DataError(f"{path} is not the Shapes3D file: 'labels' has two rows alike")
         table = AttributeTable(_attributes(), codes)
         return Reading(AttributedDataset("shapes3d", table, pictures, (64, 64, 3)), {"all": len(labels)})
+
+
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """The copy, its pictures named by their factors as where they are drawn."""
+        places = np.ravel_multi_index(tuple(dataset.table.codes.astype(np.int64)), _counts())
+        return replace(dataset, originals=places.astype(np.uint64))
 
 
 def _attributes() -> tuple[Attribute, ...]:

@@ -18,7 +18,7 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.decoding import decoder
+from crosswind.data.decoding import decoder, named_files
 from crosswind.data.sources.base import PreparedSource, Reading
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
@@ -89,6 +89,7 @@ class Table(PreparedSource):
             units=units,
             fingerprint=digest(told),
             from_files=True,
+            **named_files(top, files),
         )
         return Reading(dataset, {"all": len(files)})
 

@@ -17,6 +17,7 @@ from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells, codes_of, exact
 from crosswind.shifts.split.index import CellIndex, sorted_rows
+from crosswind.shifts.split.pictures import FREE, apart, joined_units, refused
 from crosswind.shifts.split.rounding import controlled_rounding
 
 __all__ = ["ROLES", "Deal", "Pool", "Roles", "deal_of", "parse_roles", "regrouped"]
@@ -139,27 +140,57 @@ class Deal:
     """All rows of a data set dealt to roles.
 
     `short` has, for each role, the cells that have fewer rows than the role asked of each: base cell -> (wanted, got).
+    Rows that show one picture are dealt as one unit. `elsewhere`: the role that each row's picture has in another data set, as
+    `roles_elsewhere` gives it; those rows take it, or are left out. `torn`: units with a picture in two parts of an official
+    split, which is an `InputError` unless `allowed`.
     """
 
-    def __init__(self, index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str]) -> None:
+    def __init__(
+        self,
+        index: CellIndex,
+        dataset: AttributedDataset,
+        roles: Roles,
+        split_seed: int,
+        reads: frozenset[str],
+        allowed: bool = False,
+        elsewhere: NDArray[np.uint8] | None = None,
+    ) -> None:
         self.index, self.seed = index, split_seed
         self.kept: dict[object, Any] = {}  # evaluation sets drawn from it
         self.short: dict[str, dict[int, tuple[int, int]]] = {role: {} for role in ROLES}
-        self._ids = dataset.ids if dataset.units is None else dataset.units
         # One part of the rows for each role of an official split and one for those left out; otherwise a single part.
         self._part, has_validation = _official_parts(dataset, roles, "train" in reads)
         chains = _chains(roles, reads, self._part is not None, has_validation)
+        if dataset.units is not None and self._part is not None:
+            _refuse_torn(dataset, dataset.units, self._part)
+        units, self.torn = joined_units(dataset), 0
+        if units is None:
+            units = dataset.units
+        elif self._part is not None:
+            read = [chain.part for chain in chains if any(ROLES[role] in reads for role, _ in chain.turns)]
+            units, self.torn = apart(units, dataset, self._part, read)
+            if self.torn and not allowed:
+                raise refused(self.torn, f"are in two parts of the official split of {dataset.name!r}")
+        self._ids = dataset.ids if units is None else units
         self.starts = np.zeros((3, index.n_cells), dtype=np.int64)
         self.sizes = np.zeros((3, index.n_cells), dtype=np.int64)
-        if dataset.units is None:
+        if units is None and elsewhere is None:
             self._deal_rows(chains)
         else:
-            self._part = self._deal_units(chains, dataset)
+            self._part = self._deal_units(chains, dataset, elsewhere, "test" in reads)
 
     def pool(self, role: str) -> Pool:
         """The rows of a role."""
         place = ROLES.index(role)
         return Pool(self.index.cells, self.index.n_values, lambda: self.order, self.starts[place], self.sizes[place])
+
+    @cached_property
+    def roles(self) -> NDArray[np.uint8]:
+        """The role of each base row as its place in `ROLES`, 3 for none: uint8 [n]."""
+        out = np.full(len(self.index.codes), _UNUSED, dtype=np.uint8)
+        for place, role in enumerate(ROLES):
+            out[self.pool(role).rows()] = place
+        return out
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -199,8 +230,13 @@ class Deal:
         up = -(-left * quota.numerator // quota.denominator)
         return np.minimum(up, np.maximum(left - 1, 0))
 
-    def _deal_units(self, chains: list[_Chain], dataset: AttributedDataset) -> NDArray[np.uint8]:
-        """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns the role of each row."""
+    def _deal_units(
+        self, chains: list[_Chain], dataset: AttributedDataset, elsewhere: NDArray[np.uint8] | None, tests: bool
+    ) -> NDArray[np.uint8]:
+        """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns the role of each row.
+
+        Units that have a role `elsewhere` take it where their part of the rows may have it, and are left out where not.
+        """
         codes = self.index.codes.astype(np.int64)
         units, first, unit_of = np.unique(self._ids, return_index=True, return_inverse=True)
         home = np.full(len(units), self.index.n_cells, dtype=np.int64)
@@ -209,12 +245,20 @@ class Deal:
         part = np.zeros(len(units), dtype=np.uint8)
         if self._part is not None:
             part = self._part[first]
-            if (part[unit_of] != self._part).any():
-                row = int(np.flatnonzero(part[unit_of] != self._part)[0])
-                raise InputError(
-                    "roles.official", f"unit {int(self._ids[row])} of {dataset.name} is in two parts of the official split"
-                )
         role_of = np.full(len(units), _UNUSED, dtype=np.uint8)
+        if elsewhere is not None:
+            given = elsewhere[first]
+            taken = given != FREE
+            clashes = int((taken & (part == _TEST) & (given != _TEST)).sum()) if self._part is not None and tests else 0
+            if clashes:
+                what = f"that train or validate in another data set are test rows of the official split of {dataset.name!r}"
+                raise refused(clashes, what)
+            may = np.zeros((4, 4), dtype=bool)
+            for chain in chains:
+                may[chain.part, [role for role, _ in chain.turns]] = True
+            taken_as = np.where(taken & may[part, given % 4], given, _UNUSED).astype(np.uint8)
+            part = np.where(taken, np.uint8(_UNUSED), part)
+            role_of[taken] = taken_as[taken]
         hashes = hash64(units, seed_of(self.seed, "roles"))
         for chain in chains:
             queue = np.flatnonzero(part == chain.part)
@@ -246,13 +290,24 @@ class Deal:
         return roles
 
 
-def deal_of(index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str]) -> Deal:
+def deal_of(
+    index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str], allowed: bool = False
+) -> Deal:
     """The deal of an index, made once for each roles, split seed and roles that are read, and kept with the index."""
-    key = ("deal", canonical(roles.describe()), int(split_seed), reads)
+    key = ("deal", canonical(roles.describe()), int(split_seed), reads, allowed)
     if key not in index.kept:
-        index.kept[key] = Deal(index, dataset, roles, split_seed, reads)
+        index.kept[key] = Deal(index, dataset, roles, split_seed, reads, allowed)
     deal: Deal = index.kept[key]
     return deal
+
+
+def _refuse_torn(dataset: AttributedDataset, units: NDArray[np.int64], part: NDArray[np.uint8]) -> None:
+    _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
+    torn = np.flatnonzero(part[first][unit_of] != part)
+    if torn.size:
+        raise InputError(
+            "roles.official", f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split"
+        )
 
 
 def regrouped(pool: Pool, dataset: AttributedDataset, index: CellIndex) -> Pool:

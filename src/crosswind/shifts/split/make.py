@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.seeds import seed_of
-from crosswind.core.types import canonical
+from crosswind.core.types import canonical, digest_arrays
 from crosswind.data.attributes import Attribute
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import NormalForm, Shift
@@ -19,6 +19,8 @@ from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.allot import Allotment, Fields, allot
 from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
 from crosswind.shifts.split.index import CellIndex, cell_index
+from crosswind.shifts.split.others import Other, deal_others
+from crosswind.shifts.split.pictures import joined_units
 from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan, parse_sampler
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows
 from crosswind.shifts.split.sampling import Grouping, default_attributes, grouping, sampling_weights
@@ -64,7 +66,8 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training set is expected
     to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
     the weights of the test law, None where no test set is cut so;
-    `test_counts`: of every set of role test its `Cells`, and int64 of their shape.
+    `test_counts`: of every set of role test its `Cells`, and int64 of their shape; `pictures`: digits of the roles that rows have
+    because they show one picture with others, None where none do.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -87,6 +90,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "groups": study.groups,
         "environments": study.environments,
         "test_cells": study.test_law(),
+        "pictures": study.pictures(),
         "test_counts": {
             name: (part.cells, part.allotment.counts.sum(axis=0).reshape(part.cells.shape))
             for name, part in parts.items()
@@ -109,7 +113,7 @@ class _Study:
         self.label: Attribute = self.index.cells.label
         if plan.label_noise is not None:
             plan.label_noise.check(len(self.label.values), "label_noise")
-        self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, _ALL_ROLES)
+        self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, _ALL_ROLES, plan.overlap == "allowed")
         # Another seed of the same shift finds its normal form ready.
         key = ("shift", canonical(plan.shift.describe()))
         if key not in self.index.kept:
@@ -168,7 +172,9 @@ class _Study:
         if item.role == "validation" and pool.total == 0:
             return None
         if item.role == "test" and pool.total == 0:
-            raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}")
+            gone = 0 if source == self.main else self._others()[source].left_out
+            why = f": all {gone:,} show pictures that have another role elsewhere in the study" if gone else ""
+            raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}{why}")
         classes = _class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
         law = item.law if isinstance(item.law, Shift) else self.plan.shift
         if isinstance(item.law, str) and item.law not in LAWS:
@@ -215,11 +221,33 @@ class _Study:
     def _deal(self, source: str) -> Deal:
         if source == self.main:
             return self.deal
-        dataset = self.datasets[source]
-        there = {attribute.name for attribute in dataset.schema}
-        index = _index(dataset, self.plan.label, [name for name in self.plan.attributes if name in there], f"data.{source}")
-        reads = frozenset(item.role for item in self.plan.sets.values() if item.source == source)
-        return deal_of(index, dataset, self.plan.roles, self.plan.split_seed, reads)
+        return self._others()[source].deal
+
+    def _others(self) -> dict[str, Other]:
+        """The deals of the other data sets that the sets name, in that order; kept with the deal of the one that trains."""
+        reads: dict[str, frozenset[str]] = {}
+        for item in self.plan.sets.values():
+            if item.source not in (None, self.main) and item.source in self.datasets:
+                reads[item.source] = reads.get(item.source, frozenset()) | {item.role}
+        key = ("others", *((name, self.datasets[name], roles) for name, roles in reads.items()))
+        if key not in self.deal.kept:
+            others = {}
+            for name, roles in reads.items():
+                dataset = self.datasets[name]
+                there = {attribute.name for attribute in dataset.schema}
+                names = [attribute for attribute in self.plan.attributes if attribute in there]
+                others[name] = (dataset, _index(dataset, self.plan.label, names, f"data.{name}"), roles)
+            allowed = self.plan.overlap == "allowed"
+            self.deal.kept[key] = deal_others((self.dataset, self.deal), others, self.plan.roles, self.plan.split_seed, allowed)
+        found: dict[str, Other] = self.deal.kept[key]
+        return found
+
+    def pictures(self) -> str | None:
+        """What decides which rows have which role because they show one picture, as digits; None where nothing does."""
+        units = joined_units(self.dataset)
+        told = {"": units} if units is not None else {}
+        told |= {name: other.deal.roles for name, other in self._others().items() if other.changed}
+        return digest_arrays(told) if told else None
 
     def _name_short_quotas(self, allotment: Allotment, item: SetPlan, source: str, pool: Pool) -> None:
         """Cells whose role got fewer rows than the quota, where the set would have used them."""
@@ -315,6 +343,15 @@ class _Study:
     def warnings(self, parts: Mapping[str, Part]) -> tuple[str, ...]:
         """Everything that is allowed but that a user should know of."""
         found = [*self.plan.shift.warnings(self.index.cells), *self.missing]
+        others = self._others()
+        for name, deal in {self.main: self.deal, **{name: other.deal for name, other in others.items()}}.items():
+            if deal.torn:
+                found.append(f"{name}: {deal.torn:,} pictures are in two parts of the official split (overlap: allowed)")
+        for name, other in others.items():
+            if other.left_out:
+                found.append(f"{name}: {other.left_out:,} rows are left out, as their pictures have another role elsewhere")
+            if other.overlap:
+                found.append(f"{name}: {other.overlap:,} test rows show pictures that train or validate (overlap: allowed)")
         for name, part in parts.items():
             found += [f"{name}: {warning}" for warning in part.allotment.warnings]
             short = part.allotment.short

@@ -16,6 +16,7 @@ __all__ = ["LAWS", "SetPlan", "SplitPlan", "default_sets", "parse_sampler", "par
 
 LAWS = ("train", "unseen")
 """What a set may name instead of a shift: the weights of training, or the cells that training leaves out."""
+OVERLAPS = ("refused", "allowed")
 SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
 
 
@@ -63,7 +64,9 @@ class SplitPlan:
     and `split_seed`: which rows may be in which set. `sets`: the others, by name. `groups`, `environments`: the attributes whose
     cells (with the label, without it) a method may see; None is the shift's attributes that have two values in training, else
     all. `label_noise`, `dataset_size`: conditions. `sampler`: "uniform", "reweight" (cells in the shares of the test law),
-    "balanced" (each group the same) or {"mixture": p} (mass p on the supplements' rows).
+    "balanced" (each group the same) or {"mixture": p} (mass p on the supplements' rows). `overlap`: a picture that several rows show
+    has one role, and what an official split puts in two is an `InputError`; "allowed" leaves the parts of official splits and the
+    rows of other sources as they are. Raises `InputError` for another word.
     """
 
     label: str
@@ -78,6 +81,11 @@ class SplitPlan:
     dataset_size: DatasetSize | None = None
     sampler: str | Mapping[str, Any] = "uniform"
     split_seed: int = 0
+    overlap: str = "refused"
+
+    def __post_init__(self) -> None:
+        if self.overlap not in OVERLAPS:
+            raise unknown("overlap", "overlap", self.overlap, OVERLAPS)
 
     def describe(self) -> dict[str, Any]:
         """The plan as plain values for JSON."""
@@ -94,6 +102,7 @@ class SplitPlan:
             "dataset_size": None if self.dataset_size is None else self.dataset_size.rows,
             "sampler": self.sampler if isinstance(self.sampler, str) else dict(self.sampler),
             "split_seed": self.split_seed,
+            "overlap": self.overlap,
         }
 
 

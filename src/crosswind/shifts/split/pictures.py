@@ -1,0 +1,138 @@
+"""Which rows show one picture, so that a picture has one role in a study, whichever data set shows it.
+
+Rows are compared by the names that data sets give to what they show (`origin`, `originals`, `contents`); no pixel is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError
+from crosswind.core.seeds import hash64, seed_of
+from crosswind.data.dataset import AttributedDataset
+
+__all__ = ["FREE", "apart", "held", "joined_units", "refused", "roles_elsewhere", "share"]
+
+FREE = 255
+"""The role of a row whose picture no other data set holds."""
+_TEST, _VALIDATION, _TRAIN, _UNUSED = range(4)
+
+Ints = NDArray[np.int64]
+Roles = NDArray[np.uint8]
+
+
+def joined_units(dataset: AttributedDataset) -> Ints | None:
+    """Units int64 [n] that never hold a picture apart: the data set's, those with a picture in common made one.
+
+    None where no two of them have one, so that they (or rows) are dealt as they are. A joined unit has the least number of its units.
+    Found once a data set: a sort of its names, 0.1 s for a million rows.
+    """
+    key = "joined units"
+    if key not in dataset.cache:
+        names = [each for each in (dataset.originals, dataset.contents) if each is not None]
+        dataset.cache[key] = _joined(_own(dataset), names) if any(_repeats(each) for each in names) else None
+    found: Ints | None = dataset.cache[key]
+    return found
+
+
+def apart(units: Ints, dataset: AttributedDataset, part: Roles, read: Sequence[int]) -> tuple[Ints, int]:
+    """Joined units cut by the parts of an official split, int64 [n], and how many of them that cuts.
+
+    `part`: the official role of each row; `read`: those whose rows the study reads, which alone count.
+    """
+    _, unit_of = np.unique(units, return_inverse=True)
+    there = np.zeros(int(unit_of.max()) + 1, dtype=np.uint8)
+    np.bitwise_or.at(there, unit_of, np.uint8(1) << part)
+    there &= sum(1 << role for role in set(read))
+    _, group = np.unique(unit_of * 4 + part, return_inverse=True)
+    return _least(group, _own(dataset)), int(((there & (there - 1)) > 0).sum())
+
+
+def share(one: AttributedDataset, other: AttributedDataset) -> bool:
+    """Whether two data sets have a picture in common."""
+    return any(np.isin(theirs, ours).any() for theirs, ours in _names(one, other))
+
+
+def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[AttributedDataset, Roles]]) -> Roles:
+    """The role that each row's picture has in data sets that were dealt before: uint8 [n], `FREE` where none holds it.
+
+    `dealt`: data sets and the role of each of their rows. A picture of the unit (see `joined_units`) counts for all its rows. A unit
+    that trains somewhere, or validates here and tests there, is left out: role 3.
+    """
+    held_as = np.zeros(dataset.n_base, dtype=np.uint8)
+    for other, roles in dealt:
+        held_as |= held(dataset, other, roles)
+    units = joined_units(dataset)
+    if units is None:
+        units = dataset.units
+    if units is not None:
+        _, unit_of = np.unique(units, return_inverse=True)
+        whole = np.zeros(int(unit_of.max()) + 1, dtype=np.uint8)
+        np.bitwise_or.at(whole, unit_of, held_as)
+        held_as = whole[unit_of]
+    role_of = np.full(8, _UNUSED, dtype=np.uint8)
+    role_of[0], role_of[1 << _TEST], role_of[1 << _VALIDATION] = FREE, _TEST, _VALIDATION
+    return role_of[held_as]
+
+
+def held(dataset: AttributedDataset, other: AttributedDataset, roles: Roles) -> Roles:
+    """For each row the roles that its picture has in `other`, uint8 [n]: bit 0 test, 1 validation, 2 training."""
+    found = np.zeros(dataset.n_base, dtype=np.uint8)
+    for ours, theirs in _names(dataset, other):
+        for role in (_TEST, _VALIDATION, _TRAIN):
+            found |= np.isin(ours, theirs[roles == role]).astype(np.uint8) << role
+    return found
+
+
+def refused(number: int, what: str) -> InputError:
+    """The error for pictures that cannot be dealt apart, as the end of a sentence that begins with their number."""
+    return InputError(
+        "overlap", f"{number:,} picture{'s' if number != 1 else ''} {what}; leave rows out (keep), or say overlap: allowed"
+    )
+
+
+def _own(dataset: AttributedDataset) -> Ints:
+    return dataset.ids if dataset.units is None else dataset.units
+
+
+def _names(one: AttributedDataset, other: AttributedDataset) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The names of both by which their rows may be compared."""
+    if one.origin == other.origin:
+        ours, theirs = (each.ids.astype(np.uint64) if each.originals is None else each.originals for each in (one, other))
+        yield ours, theirs
+    if one.contents is not None and other.contents is not None:
+        yield one.contents, other.contents
+
+
+def _repeats(names: NDArray[Any]) -> bool:
+    ordered = np.sort(names)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    # A graph of rows, units and names, in which a row is tied to its unit and to its names.
+    n, size = len(units), len(units)
+    ties = []
+    for each in (units, *names):
+        _, place = np.unique(each, return_inverse=True)
+        ties.append(place.ravel() + size)
+        size += int(place.max()) + 1
+    rows = np.tile(np.arange(n), len(ties))
+    graph = coo_array((np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=(size, size))
+    joined = _least(connected_components(graph, directed=False)[1][:n].astype(np.int64), units)
+    return None if (joined == units).all() else joined
+
+
+def _least(group: Ints, units: Ints) -> Ints:
+    """For each row the least unit of its group."""
+    out = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(out, group, units)
+    found: Ints = out[group]
+    return found

@@ -1,0 +1,156 @@
+"""No study here trains or validates on a picture that it tests on; what a study file may say of it, and what its run keys tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.data.digit_files import write_mnist
+from tests.data.picture_files import pacs_files, written
+
+from crosswind.core.errors import InputError
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.prepared import prepare
+from crosswind.data.sources.base import PreparedSource
+from crosswind.data.sources.fashion_mnist import FashionMnist
+from crosswind.data.sources.mnist import Mnist
+from crosswind.data.sources.pacs import Pacs
+from crosswind.shifts.split import make_split
+from crosswind.studies.build import build_dataset, build_split_plan
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import Study, json_schema, load_study, study_from
+
+HOUSE = Path(__file__).resolve().parents[2]
+FILES = sorted([*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")])
+MOST = 25_000
+"""Data sets of at most so many rows are compared by their pixels too."""
+
+
+STAND_INS = {
+    "irm": ["data.digits.roles.test=100", "sets.validation.draw=all", "sets.seen.draw=all"],
+    "pretraining": ["models=[mlp]", "methods={erm: {}}", "claims=[]"],
+}
+"""What is set where a study needs more rows than the files written here have, or weights that are not in the repository."""
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files in the layouts of MNIST, Fashion-MNIST and PACS, with pictures of noise."""
+    folder = tmp_path_factory.mktemp("originals")
+    draw = np.random.default_rng(0)
+    for name, rows in (("mnist", (12_000, 2_000)), ("fashion-mnist", (14_000, 10_000))):
+        parts = [(draw.integers(0, 256, (n, 28, 28), dtype=np.uint8), np.arange(n) % 10) for n in rows]
+        write_mnist(folder / name, parts, packed=False)
+    written(folder / "pacs", {name: data for name, data in pacs_files(12).items() if not name.endswith(".txt")})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def root(originals: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of prepared data, which studies find without naming it."""
+    place = tmp_path_factory.mktemp("root")
+    wanted: list[PreparedSource] = [
+        FashionMnist(root=str(place), size=16),
+        Mnist(root=str(place), size=14),
+        Mnist(root=str(place)),
+        Pacs(root=str(place), size=64, lists=False),
+    ]
+    for source in wanted:
+        name = str(type(source).registered_name)
+        prepare(source, originals=str(originals / name), accept_totals=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CROSSWIND_DATA", str(place))
+        yield place
+
+
+def rows_by_role(spec: dict[str, Any]) -> tuple[dict[str, AttributedDataset], list[tuple[str, str, np.ndarray]]]:
+    """The data sets of a run, and role, data set and base rows of each of its sets."""
+    datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
+    split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
+    sets = [("train", split.train), *(("held", rows) for rows in split.validation.values())]
+    sets = [("train", rows) for _, rows in sets] + [("test", rows) for rows in split.evaluation.values()]
+    found = []
+    for role, rows in sets:
+        values = 1 if rows.visit_law is not None else datasets[rows.source].n_derived
+        found.append((role, rows.source, np.unique(rows.rows // values)))
+    return datasets, found
+
+
+def shared(spec: dict[str, Any], digits: dict[str, np.ndarray]) -> tuple[int, int]:
+    """Pictures in training or validation and in a test set: by origin, and by the pixels that a data set shows before it derives."""
+    datasets, found = rows_by_role(spec)
+    names: dict[str, dict[str, set[Any]]] = {kind: {"train": set(), "test": set()} for kind in ("origin", "pixels")}
+    for role, source, rows in found:
+        data = datasets[source]
+        keys = data.ids if data.originals is None else data.originals
+        names["origin"][role] |= {(data.origin, key) for key in keys[rows].tolist()}
+        # A square of dSprites turned by a quarter has the same pixels; there a picture is what its factors are.
+        if data.images is not None and data.n_base <= MOST and data.origin != "dsprites":
+            if data.fingerprint not in digits:
+                pixels = data.pixels(np.arange(data.n_base)).reshape(data.n_base, -1)
+                digits[data.fingerprint] = np.array([hash(picture.tobytes()) for picture in pixels])
+            names["pixels"][role] |= set(digits[data.fingerprint][rows].tolist())
+    origin, pixels = (len(both["train"] & both["test"]) for both in names.values())
+    return origin, pixels
+
+
+def test_no_study_tests_on_pictures_that_train(root: Path) -> None:
+    """Every study file of the house, at one point for each data set, draw of roles and sets."""
+    digits: dict[str, np.ndarray] = {}
+    swept, points, several = [], 0, 0
+    for path in FILES:
+        plan = make_plan(load_study(str(path), None, STAND_INS.get(path.stem, ())), path.parent)
+        seen = set()
+        for run in plan.runs:
+            point = (run.labels["data"], run.labels["shift"] if run.labels["data"] != "dsprites" else "")
+            if point in seen or len(seen) == 6:
+                continue
+            seen.add(point)
+            several += len(run.spec["data"]) > 1
+            assert shared(run.spec, digits) == (0, 0), f"{path}, {point}"
+        swept.append(path.stem)
+        points += len(seen)
+    assert len(swept) == len(FILES) >= 23 and points >= 30 and several >= 6
+
+
+RENDITIONS: dict[str, Any] = {
+    "data": {
+        "clean": {"source": "digits", "options": {"size": 8}, "label": "digit", "attributes": ["ink"], "roles": {"test": 5}},
+        "dark": {"source": "digits", "options": {"size": 8, "seed": 1}, "label": "digit", "attributes": ["ink"]},
+    },
+    "shifts": {"none": []},
+    "sizes": {"all": {"clean": "all"}},
+    "sets": {"validation": {"role": "validation"}, "test": {"role": "test"}, "dark": {"role": "test", "source": "dark"}},
+    "models": ["mlp"],
+    "seeds": 1,
+}
+
+
+def test_a_plan_says_what_is_left_out_and_its_key_tells() -> None:
+    """30 cells of 5 test rows; the 1,797 - 150 other digits of the second drawing train or validate in the first."""
+    plan = make_plan(study_from(RENDITIONS))
+    left = "clean, none, all: dark: 1,647 rows are left out, as their pictures have another role elsewhere"
+    assert left in plan.warnings and plan.draws[0].test_rows == 150
+    allowed = make_plan(study_from({**RENDITIONS, "overlap": "allowed"}))
+    told = "clean, none, all: dark: 1,647 test rows show pictures that train or validate (overlap: allowed)"
+    assert told in allowed.warnings
+    assert allowed.runs[0].key != plan.runs[0].key
+    datasets, found = rows_by_role(dict(allowed.runs[0].spec))
+    assert [len(rows) for role, source, rows in found if source == "dark"] == [1797]
+
+
+def test_keys_of_studies_of_one_source_do_not_know_of_it() -> None:
+    """The key of a run before pictures had roles of their own."""
+    alone = {**RENDITIONS, "data": {"clean": RENDITIONS["data"]["clean"]}, "sets": {"test": {"role": "test"}}, "selection": ["last"]}
+    (run,) = make_plan(study_from(alone)).runs
+    assert run.key == "57e85d46e8976416c94a7dc311fac961" and "overlap" not in run.spec["split"]
+
+
+def test_the_field_is_checked() -> None:
+    with pytest.raises(InputError, match=r"^study: overlap: 'alowed' is not valid, did you mean 'allowed'\?"):
+        study_from({**RENDITIONS, "overlap": "alowed"})
+    assert json_schema()["properties"]["overlap"]["enum"] == ["refused", "allowed"]
+    assert Study.model_fields["overlap"].default == "refused"
