@@ -147,6 +147,18 @@ def test_switches_of_needs_are_checked() -> None:
         check_switches(Needs(switches=("at",)), {"at": 500}, 500)
 
 
+def test_a_switch_is_a_step_or_a_share_of_the_run() -> None:
+    needs = Needs(switches=("at", "then"))
+    assert needs.switch_steps({"at": 40, "then": 0.25}, 80) == {"at": 40, "then": 20}
+    assert needs.switch_steps({"at": 0, "then": None}, 80) == {"at": 0}
+    assert needs.switch_steps({"at": 0.29, "then": 0.0}, 100) == {"at": 29, "then": 0}  # 0.29 * 100 is a little below 29
+    # A share never reaches the end of the run: a step is left after it.
+    assert needs.switch_steps({"at": 0.99, "then": 0.5}, 10) == {"at": 9, "then": 5}
+    check_switches(needs, {"at": 0.99, "then": 0.5}, 1)
+    assert made("irm", anneal_steps=7).switch_steps(100) == (7,)
+    assert made("erm").switch_steps(100) == ()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name: str) -> None:
     method, batch = cls_of(name)(), synthetic()

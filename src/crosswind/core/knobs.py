@@ -178,7 +178,7 @@ class Needs:
     two environments with rows. `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups)
     or `"per-environment"` (equal shares of environments in every batch). `pairs`: rows that come in aligned pairs (`"view"`,
     `"instance"`, `"class"`). `taps`: names of the model stages whose features it reads. `base`: the run whose weights it starts
-    from. `switches`: knobs that hold a training step at which the method changes; a run must be longer than each. `adapts`: the
+    from. `switches`: knobs that say where in a run the method changes, see `switch_steps`; a run must be longer than each. `adapts`: the
     knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is transductive. `norm`:
     what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the images that it can work
     on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which the rows of one
@@ -197,6 +197,20 @@ class Needs:
     channels: tuple[int, ...] = ()
     rows: int = 0
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:
+        """For each of `switches` the step of a stage at which it happens, for a method with these knobs in a run of `steps` steps.
+
+        A whole number is that step. A number with a point below 1 is a share of the run's steps, rounded, which leaves at least one
+        step. Null is no switch. Weights are from after a switch at step s once they have taken more than s steps.
+        """
+        found = {}
+        for name in self.switches:
+            value = knobs[name]
+            if value is not None:
+                share = isinstance(value, float) and value < 1
+                found[name] = min(round(value * steps), max(steps - 1, 0)) if share else int(value)
+        return found
 
     def words(self) -> list[str]:
         """What is needed, a phrase each; empty where nothing is."""

@@ -322,6 +322,10 @@ class Method:
         """Modules and state to predict `data` with; called where `needs.adapts` is declared, on copies that are thrown away."""
         return modules, state
 
+    def switch_steps(self, steps: int) -> tuple[int, ...]:
+        """The steps at which the method changes in a run of `steps` steps: see `Needs.switch_steps`, which planning asks too."""
+        return tuple(self.needs.switch_steps(vars(self), steps).values())
+
     def doubts(self, state: State) -> list[str]:
         """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
         return []

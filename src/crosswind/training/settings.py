@@ -111,8 +111,6 @@ def check_switches(needs: Needs, knobs: Mapping[str, Any], steps: int, field: st
 
     `steps` is the largest number of steps of the run. Raises `InputError` naming `field.knob`.
     """
-    for name in needs.switches:
-        if int(knobs[name]) >= steps > 0:
-            raise InputError(
-                f"{field}.{name}", f"the switch at step {int(knobs[name])} lies beyond the run's last step, {steps - 1}"
-            )
+    for name, at in needs.switch_steps(knobs, steps).items():
+        if at >= steps > 0:
+            raise InputError(f"{field}.{name}", f"the switch at step {at} lies beyond the run's last step, {steps - 1}")
