@@ -246,6 +246,16 @@ CASES = [
         edited("methods", to={"erm": {}, "groupdro": {"models": ["mpl"]}}),
         ("methods.groupdro.models:", "'mpl'", "'mlp'"),
     ),
+    Case(
+        "shift of a method that is a list",
+        edited("methods", to={"erm": {}, "jtt": {"shifts": [["SC"]]}}),
+        ("methods.jtt.shifts:", "list of shifts of this study", "[['SC']]", "valid: SC, none"),
+    ),
+    Case(
+        "data of a method that is a mapping",
+        edited("methods", to={"erm": {}, "jtt": {"data": [{"a": 1}]}}),
+        ("methods.jtt.data:", "list of data sets of this study", "{'a': 1}", "valid: digits"),
+    ),
     Case("no models of a method", edited("methods", to={"erm": {}, "jtt": {"models": []}}), ("methods.jtt.models:", "valid: mlp")),
     Case(
         "more environments than rows of a batch",

@@ -206,7 +206,7 @@ def _some_of(value: Any, names: Collection[str], what: str, path: str) -> tuple[
     """The labels of this study that a method is restricted to; None is all."""
     if value is None:
         return None
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise InputError(path, f"must be a list of {what}s of this study, not {shown(value)}", names)
     for name in value:
         if name not in names:

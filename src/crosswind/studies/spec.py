@@ -213,7 +213,6 @@ class Study(_Strict):
         default="holm",
         description="what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none",
     )
-    split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles; the same for all runs")
     overlap: Literal["refused", "allowed"] = Field(
         default="refused",
         description="pictures that an official split or another data set tests on though they train: refused, or tested on all the same",
