@@ -177,7 +177,7 @@ def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
         "chosen": {str(seed): point for seed, point in sorted(entry.chosen.items())},
         "diverged": sorted(entry.diverged),
         "doubts": {text: sorted(seeds) for text, seeds in entry.doubts.items()},
-        "at_chance": at_chance(entry, metric),
+        "chance": at_chance(entry, metric),
     }
 
 

@@ -19,8 +19,6 @@ FIRST = ROOT / "benchmarks" / "results" / "effects-first.json"
 NOTES = ROOT / "benchmarks" / "effects-notes.yaml"
 PAGE = STUDIES / "README.md"
 MARK = "<!-- Below this line: what `python benchmarks/effects.py --table` prints. -->"
-MARKS = {"doubts": "†", "at_chance": "(chance)"}
-"""What stands behind a verdict where runs of a side told their reader to doubt them, and where a side is no better than guessing."""
 UNTOLD = ("name", "about", "claims")
 """Fields of a study that change none of its numbers; comments do neither, so that they may say what was found."""
 SOURCE = "src/crosswind"
@@ -185,9 +183,17 @@ def _cells(name: str, claim: Mapping[str, Any]) -> list[str]:
         "" if claim["p_adjusted"] is None else f"{claim['p_adjusted']:.2g} of {claim['family']}",
         str(claim["n"]),
         str(better["points"]),
-        " ".join([claim["verdict"], *(MARKS[what] for what in MARKS if any(side.get(what) for side in (better, than)))]),
+        claim["verdict"] + _marks(better, than),
         "" if first is None else f"{first['verdict']}: {first['difference']:+.3f} [{first['low']:+.3f}, {first['high']:+.3f}]",
     ]
+
+
+def _marks(better: Mapping[str, Any], than: Mapping[str, Any]) -> str:
+    """What a verdict is to be read with: runs that doubt themselves, and a side compared with that is no better than guessing."""
+    doubts = [f"{len(seeds)} runs: {text}" for side in (better, than) for text, seeds in side["doubts"].items()]
+    chance = [f"the side compared with is {than['chance']} chance"] if than["chance"] else []
+    told = "; ".join(_escaped(text) for text in [*doubts, *chance])
+    return f" ({told})" if told else ""
 
 
 def _side(side: Mapping[str, Any], other: Mapping[str, Any]) -> str:

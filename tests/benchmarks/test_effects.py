@@ -116,7 +116,10 @@ def test_the_page_has_the_tables_of_the_records() -> None:
 
 
 def side(values: dict[str, float]) -> dict[str, Any]:
-    return {"method": "m", "model": "mlp", "points": 4, "values": values, "chosen": dict.fromkeys(values, ""), "diverged": []}
+    return {"method": "m", "model": "mlp", "points": 4, "values": values, "chosen": dict.fromkeys(values, ""), "diverged": []} | {
+        "doubts": {},
+        "chance": "",
+    }
 
 
 def test_a_row_by_hand() -> None:

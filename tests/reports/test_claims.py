@@ -183,22 +183,24 @@ def with_classes(rows: list[Any], classes: int, majority: float) -> list[Any]:
     return [{**row, "metrics": {**row["metrics"], "classes": classes, "majority": majority}} for row in rows]
 
 
-def test_a_baseline_at_chance_is_said_to_be_so() -> None:
+def test_a_baseline_no_better_than_guessing_is_said_to_be_so() -> None:
     """erm 0.60, 0.62, 0.64: interval 0.62 +- 0.0497, so 0.5703 to 0.6697. Its worst groups are half: 0.2852 to 0.3348."""
     rows = ERM + several("irm", STRONG)
-    for classes, majority, metric, chance in [
-        (2, 0.58, "accuracy", "0.580"),
-        (2, 0.57, "accuracy", None),
-        (2, 0.5, "worst_group", "0.500"),
-        (4, 0.9, "worst_group", None),
+    at, below = "at chance here (guessing reaches {})", "below chance here (guessing reaches {}): it is misled"
+    for classes, majority, metric, where, told in [
+        (2, 0.58, "accuracy", "at", at.format("0.580")),
+        (2, 0.67, "accuracy", "below", below.format("0.670")),
+        (2, 0.57, "accuracy", "", ""),
+        (3, 0.5, "worst_group", "at", at.format("0.333")),
+        (2, 0.5, "worst_group", "below", below.format("0.500")),
+        (4, 0.9, "worst_group", "", ""),
     ]:
         found = judged(with_classes(rows, classes, majority), claim(metric=metric))
         table, numbers = claim_table("mini", found), claim_number_table("mini", found)
         assert table is not None and numbers is not None
-        said = [note for note in table.notes if "at chance" in note]
-        assert len(said) == int(chance is not None)
-        assert all(note.startswith(f"Claim 1 under SC: erm on mlp is at chance here (guessing reaches {chance})") for note in said)
-        assert dict(zip(numbers.columns, numbers.rows[0], strict=True))["than_at_chance"] == int(chance is not None)
+        said = [note for note in table.notes if " chance here" in note]
+        assert len(said) == bool(told) and all(note.startswith(f"Claim 1 under SC: erm on mlp is {told}") for note in said)
+        assert dict(zip(numbers.columns, numbers.rows[0], strict=True))["than_chance"] == where
     table = claim_table("mini", judged(rows, claim()))
     assert table is not None and not any("at chance" in note for note in table.notes)  # older stores do not name their classes
 

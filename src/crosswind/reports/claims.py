@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm
 from crosswind.reports.layout import Cell
-from crosswind.reports.notes import MARK, at_chance, chance_level, oracle_notes, with_mark
+from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results
 from crosswind.reports.tables import Table
 
@@ -25,7 +25,7 @@ _NUMBERS = (
     *("study", "claim", "text", "data", "shift", "size", "set", "metric", "rule", "better", "better_model", "than", "than_model"),
     *("better_mean", "than_mean", "diff", "diff_low", "diff_high", "n", "missing", "better_points", "than_points", "verdict"),
     *("better_doubted", "than_doubted"),
-    *("p", "p_adjusted", "multiplicity", "family", "splits", "than_at_chance"),
+    *("p", "p_adjusted", "multiplicity", "family", "splits", "than_chance"),
 )
 _ADJUSTED = {
     "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
@@ -215,7 +215,7 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
             scores |= {"p": difference.p, "p_adjusted": item.adjusted}
         scores |= {"multiplicity": item.multiplicity, "family": item.family}
         if item.than.entry is not None:
-            scores["than_at_chance"] = None if (found_at := at_chance(item.than.entry, item.metric)) is None else int(found_at)
+            scores["than_chance"] = at_chance(item.than.entry, item.metric)
         rows.append(tuple(scores.get(name) for name in _NUMBERS))
     return Table(f"claims-{_slug(study)}", "Every number of the claims", _NUMBERS, tuple(rows), keys=2)
 
@@ -269,11 +269,8 @@ def _notes(found: list[Judgement]) -> list[str]:
         notes.append(f"Each is judged for itself: where nothing differs, about {chance} would hold by chance.")
     for item in done:
         other = item.than.entry
-        if other is not None and at_chance(other, item.metric):
-            notes.append(
-                f"Claim {item.number} under {item.shift}: {_named(item.than)} is at chance here (guessing reaches "
-                f"{chance_level(other, item.metric):.3f}), so a gain over it is no sign of robustness."
-            )
+        if other is not None and (words := chance_words(other, item.metric)):
+            notes.append(f"Claim {item.number} under {item.shift}: {_named(item.than)} is {words}.")
     by_other = [str(item.number) for item in found if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")]
     if by_other:
         numbers = ", ".join(dict.fromkeys(by_other))

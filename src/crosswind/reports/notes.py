@@ -14,6 +14,7 @@ __all__ = [
     "at_chance",
     "chance_level",
     "chance_notes",
+    "chance_words",
     "doubt_notes",
     "entry_notes",
     "with_mark",
@@ -113,27 +114,37 @@ def chance_level(entry: Entry, metric: str) -> float | None:
     return None if not told else max(told) if metric == "accuracy" else 1 / max(told)
 
 
-def at_chance(entry: Entry, metric: str) -> bool | None:
-    """Whether the entry is no better than guessing: its interval (of one run the score) does not lie above. None where unknown."""
+def at_chance(entry: Entry, metric: str) -> str | None:
+    """ "at" where the interval (of one run the score) holds what guessing reaches, "below" where it lies below, "" above.
+
+    None where the classes are unknown. Below guessing a model is misled and has learnt something; at it, it may have learnt nothing.
+    """
     summary, chance = entry.summary(metric, LEVEL), chance_level(entry, metric)
     if summary is None or chance is None:
         return None
-    return (summary.mean if summary.low is None else summary.low) <= chance
+    low, high = (summary.mean if end is None else end for end in (summary.low, summary.high))
+    return "" if low > chance else "below" if high < chance else "at"
+
+
+def chance_words(entry: Entry, metric: str) -> str:
+    """What a comparison with an entry that is no better than guessing should be read with; empty where it is better."""
+    where = at_chance(entry, metric)
+    if not where:
+        return ""
+    level = f"guessing reaches {chance_level(entry, metric):.3f}"
+    if where == "at":
+        return f"at chance here ({level}), so a gain over it is no sign of robustness"
+    return f"below chance here ({level}): it is misled, and a method that only guessed would gain on it too"
 
 
 def chance_notes(found: Results, place: Place, reference: str, metric: str = "accuracy") -> list[str]:
     """Under which shifts the reference is no better than guessing, so that a difference to it says little of robustness."""
-    under = []
+    under: dict[str, list[str]] = {}
     for shift in found.shifts(place):
         entry = found.at(place).get((shift, reference))
-        if entry is not None and at_chance(entry, metric):
-            under.append(f"{shift} (guessing reaches {chance_level(entry, metric):.3f})")
-    if not under:
-        return []
-    return [
-        f"The reference {reference} is at chance here: {', '.join(under)}. Its interval does not lie above guessing, so a gain "
-        "over it is no sign of robustness."
-    ]
+        if entry is not None and (words := chance_words(entry, metric)):
+            under.setdefault(words, []).append(shift)
+    return [f"Under {', '.join(shifts)} the reference {reference} is {words}." for words, shifts in under.items()]
 
 
 def set_notes(found: Results, place: Place) -> list[str]:

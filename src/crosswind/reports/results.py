@@ -72,9 +72,9 @@ class Entry:
         return {seed: float(item[metric]) for seed, item in self.metrics.items() if item.get(metric) is not None}
 
     @property
-    def doubts(self) -> dict[str, list[int]]:
+    def doubts(self) -> dict[str, list[int | Seeds]]:
         """What the runs told their reader to doubt, a sentence each, and the seeds that said it."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[int | Seeds]] = {}
         for seed, item in self.metrics.items():
             told = item.get("doubts")
             for text in told if isinstance(told, list) else ():
