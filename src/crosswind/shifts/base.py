@@ -149,8 +149,9 @@ class NormalForm:
     def weights(self) -> NDArray[np.float64]:
         """The weight of each cell, float64 of `shape`."""
         weights = np.ones(self.shape)
-        for factor in self.factors:
-            weights *= factor
+        with np.errstate(over="ignore", invalid="ignore"):  # who draws by them refuses what is not finite
+            for factor in self.factors:
+                weights *= factor
         return weights
 
     @property
@@ -307,14 +308,27 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
     number = value if isinstance(value, Fraction) else None
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         number = _fraction(value.strip() if isinstance(value, str) else repr(value))
+    if number is not None and not _holds(number):
+        number = None
     if number is None or not low <= number <= high:
         bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
         raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}')
     return number
 
 
+def _holds(number: Fraction) -> bool:
+    """Whether a float holds the number, if not to the last digit: weights are floats."""
+    try:
+        return number == 0 or float(number) != 0
+    except OverflowError:
+        return False
+
+
 @lru_cache(maxsize=1024)
 def _fraction(text: str) -> Fraction | None:
+    exponent = text.lower().rpartition("e")[2]
+    if len(text) > 1000 or (exponent != text.lower() and len(exponent) > 5):  # "1e999999999" would fill the memory
+        return None
     try:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):  # a NaN and an infinity have no fraction either

@@ -17,6 +17,8 @@ from crosswind.shifts.split.rounding import controlled_rounding, whole
 
 __all__ = ["Allotment", "Fields", "allot"]
 
+_HEAVIEST = 1e100  # sums and products of weights stay finite
+
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -66,6 +68,8 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
         values = 1
     base_shape = shape if values == 1 else shape[:-1]
     weights, sizes = form.weights, pool.sizes.reshape(base_shape)
+    if not weights.max(initial=0.0) <= _HEAVIEST:
+        raise InputError(fields.law, f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}")
     if mode == "each":
         sizes = np.repeat(sizes[..., None], values, axis=-1)
     elif mode == "visits":
@@ -98,7 +102,7 @@ def _by_weights(
 ) -> tuple[Counts, Floats]:
     """The rows by weights: what each cell gives and what it was asked."""
     if draw.mode == "base":
-        planned = weights * float(draw.value or 0)
+        planned = weights * min(float(draw.value or 0), _HEAVIEST)
         number, there = round(float(planned.sum())), int(sizes.sum())
         if number > there:
             raise InputError(fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are")

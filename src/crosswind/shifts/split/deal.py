@@ -11,13 +11,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, InternalError, unknown
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells, codes_of, exact
 from crosswind.shifts.split.index import CellIndex, sorted_rows
-from crosswind.shifts.split.rounding import controlled_rounding
+from crosswind.shifts.split.rounding import controlled_rounding, rounded_up
 
 __all__ = ["ROLES", "Deal", "Pool", "Roles", "deal_of", "parse_roles", "regrouped"]
 
@@ -191,13 +191,12 @@ class Deal:
         if isinstance(quota, int):
             for cell in np.flatnonzero(left < quota):
                 self.short[ROLES[role]][int(cell)] = (quota, int(left[cell]))
-            return np.minimum(left, quota)
+            return np.minimum(left, min(quota, int(left.max(initial=0))))  # a quota may be more than 64 bits hold
         if role == _TEST:
             spread = left.reshape(self.index.base_shape).astype(np.float64) * float(quota)
             return controlled_rounding(spread, seed_of(self.seed, "test share")).ravel()
         # Rounded up, or a small cell would never be validated on; but one row stays for training.
-        up = -(-left * quota.numerator // quota.denominator)
-        return np.minimum(up, np.maximum(left - 1, 0))
+        return np.minimum(rounded_up(left, quota), np.maximum(left - 1, 0))
 
     def _deal_units(self, chains: list[_Chain], dataset: AttributedDataset) -> NDArray[np.uint8]:
         """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns the role of each row."""
@@ -250,7 +249,10 @@ def deal_of(index: CellIndex, dataset: AttributedDataset, roles: Roles, split_se
     """The deal of an index, made once for each roles, split seed and roles that are read, and kept with the index."""
     key = ("deal", canonical(roles.describe()), int(split_seed), reads)
     if key not in index.kept:
-        index.kept[key] = Deal(index, dataset, roles, split_seed, reads)
+        made = Deal(index, dataset, roles, split_seed, reads)
+        if (made.sizes < 0).any() or (made.sizes.sum(axis=0) > index.counts).any():
+            raise InternalError("the deal of roles gives a cell more rows than it has, or fewer than none")
+        index.kept[key] = made
     deal: Deal = index.kept[key]
     return deal
 

@@ -17,6 +17,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import NormalForm, Shift
 from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.allot import Allotment, Fields, allot
+from crosswind.shifts.split.check import check_set
 from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
 from crosswind.shifts.split.index import CellIndex, cell_index
 from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan, parse_sampler
@@ -32,7 +33,8 @@ def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: Split
     """The sets of a run. `main` names the data set that trains; `seed` is the run's and decides training and validation rows.
 
     The index of cells and the deal are kept with the data set: a further split of the same label, attributes and split seed
-    costs about a millisecond. Raises `InputError` on what cannot be drawn.
+    costs about a millisecond. Every set is checked against the table before it is handed on. Raises `InputError` on what cannot be
+    drawn, `InternalError` where a set is not what was planned.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -133,7 +135,13 @@ class _Study:
         for name, item in plan.sets.items():
             part = self._part(name, item, train, seed)
             if part is None:
-                self.missing.append(f"set {name!r} has no rows: the roles leave none for validation")
+                share = self.plan.roles.validation_share
+                few = (
+                    ""
+                    if share is None or not self._deal(item.source or self.main).pool("validation").total
+                    else (f", a share of {float(share):g} beside {allotment.total} training rows, is less than half a row")
+                )
+                self.missing.append(f"set {name!r} has no rows: roles.validation{few or ' leaves none'}")
             else:
                 parts[name] = part
         return parts
@@ -255,7 +263,7 @@ class _Study:
         if part.name == "train":
             tests = self.test_law()
             weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, tests, law, step[0])
-        return RowSet(
+        made = RowSet(
             part.source,
             rows,
             label,
@@ -271,6 +279,8 @@ class _Study:
             environments.sizes,
             sampler if part.name == "train" else "uniform",
         )
+        check_set(part, drawn, made, self._deal(part.source), groups, noisy=label is not true)
+        return made
 
     def test_set(self, part: Part) -> RowSet:
         """The rows of a set of role test, kept with the deal."""

@@ -36,11 +36,12 @@ class Event:
     """What happened to the run `key`.
 
     `finished` (with `result`), `failed` (an exception, or the time limit; the run would fail again), `lost` (its worker died, or
-    there was no memory: worth another try), `progress` (with `result`, what the run reported). `seconds`: since its start.
+    there was no memory: worth another try), `fault` (an `InternalError`: the study stops), `progress` (with `result`, what the run
+    reported). `seconds`: since its start.
     """
 
     key: str
-    kind: Literal["finished", "failed", "lost", "progress"]
+    kind: Literal["finished", "failed", "lost", "fault", "progress"]
     result: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
     detail: str = ""

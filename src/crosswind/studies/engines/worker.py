@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from crosswind.core.errors import CrosswindError, RunError, one_line
+from crosswind.core.errors import CrosswindError, InternalError, RunError, one_line
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import plain_json, sync_tree
 
@@ -78,6 +78,8 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
             result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
         out |= {"kind": "finished", "result": _checked(result)}
         sync_tree(folder)
+    except InternalError as error:
+        out |= {"kind": "fault", "reason": str(error), "detail": traceback.format_exc()[-DETAIL_CHARACTERS:]}
     except Exception as error:
         # Out of memory: what else ran at the time decides, so another try is worth it. Everything else would happen again.
         out |= {"kind": "lost" if _is_memory(error) else "failed", "reason": _reason(error)}
