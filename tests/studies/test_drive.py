@@ -151,7 +151,7 @@ def test_a_fault_of_our_own_stops_the_study(workers, tmp_path):
     with Store.open(tmp_path / "out") as store:
         told = {run["labels"]["method"]: run for run in store.runs("toys")}
     assert (told["fault"]["status"], told["fault"]["reason"]) == ("failed", "the toy contradicts itself")
-    assert told["good"]["status"] == "planned"
+    assert told["good"]["status"] == "pending"
 
 
 @pytest.mark.parametrize("kind", ["raise", "refuse", "wrong", "memory"])
