@@ -30,6 +30,7 @@ class DrawCounts:
         self.visits: NDArray[np.float64] = self._origins.sum(axis=0)  # over the study's cells, drawn at every visit included
         self.train_rows: int = told["train_rows"]
         self.set_rows: Mapping[str, int] = told["sets"]
+        self.follow: Sequence[str] = told["follow"]
         self.warnings: list[str] = told["warnings"]
         self.notes: list[str] = told["notes"]
         self.test_cells: NDArray[np.float64] | None = told["test_cells"]

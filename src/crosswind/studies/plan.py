@@ -30,6 +30,7 @@ __all__ = ["DrawReport", "Plan", "make_plan"]
 
 
 FORMAT = 1
+_FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
 DRAWS = ("equal", "all")
 
 
@@ -71,10 +72,17 @@ class Plan:
     draws: tuple[DrawReport, ...]
     warnings: tuple[str, ...] = field(default=())
 
+    @property
+    def validation(self) -> dict[str, str]:
+        """The law of every validation set, as the study names it; one that has no name is "its own"."""
+        sets = {name: item.law for name, item in self.study.sets.items() if item.role == "validation"}
+        return {name: law if isinstance(law, str) else "its own" for name, law in sets.items()}
+
     def to_json(self) -> dict[str, Any]:
         """What `crosswind plan --json` prints."""
         return {
             "study": self.study.name,
+            "validation": self.validation,
             "draws": [draw.to_json() for draw in self.draws],
             "runs": len(self.runs),
             "warnings": list(self.warnings),
@@ -117,6 +125,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
         with _named(fields, point):
             counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
+        for name in counts.follow:
+            split["sets"][name]["version"] = _FOLLOWING
         _check_selection(study, point, counts)
         _check_shapes(used, point.data)
         shape = used[point.data].image_shape
@@ -195,7 +205,7 @@ def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str, fields: 
     path = f"sets.{name}"
     if item.source is not None and item.source not in study.data:
         raise unknown(f"{path}.source", "data set", item.source, study.data)
-    if law != "train" and (law != "unseen" or law in study.shifts):
+    if law != "train" and (not isinstance(law, str) or law not in LAWS or law in study.shifts):
         if law == "uniform" and "uniform" not in study.shifts:
             law = []
         elif isinstance(law, str):

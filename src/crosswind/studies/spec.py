@@ -132,11 +132,12 @@ class SetSpec(_Strict):
     role: Literal["validation", "test"] = Field(description="which role's rows it draws from")
     law: str | dict[str, Any] | list[Any] = Field(
         default="uniform",
-        description="'train' (the law of training), 'unseen' (what it leaves out), 'uniform', a shift or the name of one of ours",
+        description="'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
+        "'unseen' (what training leaves out), 'uniform', a shift or the name of one of ours",
     )
     draw: Any = Field(
         default=None,
-        description="all, {total: rows} or {base: rows a cell}; left out: all, for validation by the law of training its share",
+        description="all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share",
     )
     source: str | None = Field(default=None, description="another data set of this study")
     labels: dict[str, Value | None] | None = Field(

@@ -60,9 +60,9 @@ def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: Split
 def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int = 0) -> dict[str, Any]:
     """The sizes of a split without drawing a row.
 
-    `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `follow`: the sets that
-    take their numbers from what training draws, not from the weights of a law alone; `cells`: cells of
-    positive weight; `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all
+    `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `follow`: the sets
+    that take their numbers from what training draws, not from the weights of a law alone; `cells`: cells of positive weight;
+    `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all
     `Cells`; `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`:
     float64 [1 + supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training
     set is expected to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
@@ -330,8 +330,8 @@ class _Study:
     def test_law(self) -> NDArray[np.float64] | None:
         """The weights of the test law over the study's cells; None where no test set is cut so.
 
-        Of the law "train" its supplements are among them, as in the set; of a shift they are left out, for what they bring to a cell
-        depends on the draw.
+        Of the law "train" its supplements are among them, as in the set; of a shift they are left out, for what they bring to a
+        cell depends on the draw.
         """
         tests = [(name, item) for name, item in self.plan.sets.items() if item.role == "test" and item.source in (None, self.main)]
         tests.sort(key=lambda pair: pair[0] != "test")
@@ -375,7 +375,8 @@ def _followed(training: Allotment, form: NormalForm, pool: Pool, draw: Draw, exa
     drawn = training.counts.sum(axis=1)
     if draw.mode == "total" and exactly:
         there = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0
-        law, weights = training.law * there, form.weights * there
+        law = training.law
+        weights = form.weights * (there | (law > 0))  # a cell that has no rows here or there changes nothing
         if np.allclose(law * weights.sum(), weights * law.sum(), rtol=1e-9, atol=0):
             return form.without_supplements(), False
         return NormalForm(form.shape, (training.law,)), True

@@ -27,9 +27,9 @@ class SetPlan:
     `role`: whose rows, "validation", "test" or "train". `law`: a shift over them, or one of `LAWS`:
 
     * "train": as training. A number of rows in all is in the proportions of the training rows, supplements among them, up to
-      rounding: of what training draws, not of what it asked where a cell or a supplement's region had too few rows. By weights these
-      are expectations, before rounding put whole rows into some cells. Where all rows of a role or rows a cell are drawn, and in
-      another data set, the weights of the training shift, and its supplements in the share that they have in training. A cell
+      rounding: of what training draws, not of what it asked where a cell or a supplement's region had too few rows. By weights
+      these are expectations, before rounding put whole rows into some cells. Where all rows of a role or rows a cell are drawn, and
+      in another data set, the weights of the training shift, and its supplements in the share that they have in training. A cell
       that cannot give its part is named in the warnings, and the others give it. Sets of role test follow what a run of the split
       seed trains on, so that they are the same for all runs.
     * "without-supplements": the weights of the training shift alone, as Jeon et al. 2025 validate.
