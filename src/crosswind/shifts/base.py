@@ -23,7 +23,19 @@ from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
 
-__all__ = ["All", "Cells", "NormalForm", "Shift", "Supplement", "code_of", "codes_of", "exact", "frozen", "parse_shift"]
+__all__ = [
+    "All",
+    "Cells",
+    "NormalForm",
+    "Shift",
+    "Supplement",
+    "code_of",
+    "codes_of",
+    "exact",
+    "frozen",
+    "parse_shift",
+    "plain_number",
+]
 
 
 @dataclass(frozen=True)
@@ -186,6 +198,12 @@ class Shift(ABC):
     """One controlled difference between training and test. Concrete shifts are frozen dataclasses of knobs."""
 
     registered_name: ClassVar[str]
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """The knobs that are numbers, or maps to numbers, and may be written as text."""
+
+    def __post_init__(self) -> None:
+        for name in self.numbers:
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
 
     @abstractmethod
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
@@ -314,6 +332,21 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
         bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
         raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}')
     return number
+
+
+def plain_number(value: Any) -> Any:
+    """One spelling of each number, for descriptions and keys: 0.2 for "1/5", "0.20" and "2e-1"; "1/3" for "2/6".
+
+    A fraction is the float that is written with its digits, where there is one. 0.3333333333333333 stays what it is: it is less
+    than 1/3. Maps are gone through, and what is no number is left as it is, for `exact` to refuse.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain_number(item) for key, item in value.items()}
+    number = _fraction(value.strip()) if isinstance(value, str) else value
+    if not isinstance(number, Fraction) or not _holds(number):
+        return value
+    near = float(number)
+    return near if Fraction(repr(near)) == number else str(number)
 
 
 def _holds(number: Fraction) -> bool:

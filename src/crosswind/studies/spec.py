@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
+Fractional = Annotated[str, Field(pattern=r"^[0-9]+/[0-9]+$", description="a share as a fraction, such as 1/3")]
 Value = str | int | float | bool
 RULES = ("best-id", "best-ood", "best-target", "last")
 
@@ -56,11 +57,11 @@ class OfficialSpec(_Strict):
 class RolesSpec(_Strict):
     """How the rows of each finest cell are dealt to test, validation and training."""
 
-    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional | None = Field(
         default=None,
         description="rows of each cell for testing, or a share between 0 and 1; left out: a fifth, or all official test rows",
     )
-    validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+    validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional = Field(
         default=0.2, description="rows a cell, or the share of training and validation together"
     )
     official: OfficialSpec | None = Field(default=None, description="the source's own split, which wins over dealing")

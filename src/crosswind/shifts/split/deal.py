@@ -15,7 +15,7 @@ from crosswind.core.errors import InputError, InternalError, unknown
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import Cells, codes_of, exact
+from crosswind.shifts.base import Cells, codes_of, exact, plain_number
 from crosswind.shifts.split.index import CellIndex, sorted_rows
 from crosswind.shifts.split.rounding import controlled_rounding, rounded_up
 
@@ -35,17 +35,19 @@ class Roles:
 
     `test` rows first: a whole number of rows a cell, or a share in (0, 1) of the rows, spread so that its total is right; None is a
     fifth, or every official test row. Then `validation`: rows a cell, or a share of what remains, rounded up in each cell as
-    long as one row stays for training. The rest may train.
+    long as one row stays for training. The rest may train. Shares are exact: "1/3" is a third, 0.3333333333333333 a little less.
     `official`: the source's own split instead, {"column": name, "train": values, "test": values, "validation": values}; without
     validation values, validation rows are dealt from the training rows. There `test` and `validation` take a part of them.
     """
 
-    test: int | float | None = None
-    validation: int | float = 0.2
+    test: int | float | str | None = None
+    validation: int | float | str = 0.2
     official: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _check(self.test, self.validation, self.official, "roles")
+        for name in ("test", "validation"):
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
 
     @property
     def validation_share(self) -> Fraction | None:
@@ -73,11 +75,7 @@ def parse_roles(spec: Any, field: str = "roles") -> Roles:
             raise unknown(f"{field}.{name}", "setting of roles", name, ["test", "validation", "official"])
     test, validation, official = values.get("test"), values.get("validation", 0.2), values.get("official")
     _check(test, validation, official, field)
-    return Roles(_plain(test, field), _plain(validation, field) or 0, official)
-
-
-def _plain(value: Any, field: str) -> int | float | None:
-    return float(exact(value, field)) if isinstance(value, str) else value
+    return Roles(test, 0 if validation is None else validation, official)
 
 
 def _check(test: object, validation: object, official: object, field: str) -> None:
