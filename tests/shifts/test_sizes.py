@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from tests.shifts.worlds import cell_counts, jeon, plan, world
 
-from crosswind.shifts.split import Roles, make_split, plan_counts
+from crosswind.shifts.split import Roles, SetPlan, make_split, plan_counts
 
 SHIFTS = ("uniform", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS")
+SETS = {"validation": SetPlan("validation", "without-supplements"), "test": SetPlan("test")}
 OFFICIAL = {"column": "split", "train": "train", "test": "test"}
 # name: sizes, rows a cell, test rows a cell, validation share, official training rows a cell, base counts, training rows, test rows
 TABLE_6 = {
@@ -47,7 +48,7 @@ def test_table_6(name: str) -> None:
     data = {name: world(sizes, copies, official)}
     roles = Roles(test, share, None if official is None else OFFICIAL)
     for shift, base, rows in zip(SHIFTS, bases, wanted, strict=True):
-        study = plan(jeon(shift), {"total": base} if shift == "uniform" else base, 3, roles)
+        study = plan(jeon(shift), {"total": base} if shift == "uniform" else base, 3, roles, sets=SETS)
         counted = plan_counts(data, name, study)
         split = make_split(data, name, study, seed=3)
         assert (counted["train_rows"], counted["test_rows"], counted["short"]) == (rows, test_rows, {}), shift

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from tests.studies.toys import JOB, graph, planned
 
-from crosswind.core.errors import InputError, StoreError
+from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import PlannedRun
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.drive import drive
@@ -141,6 +141,17 @@ def test_a_failing_run_is_recorded_and_the_study_goes_on(tmp_path):
     with Store.open(tmp_path / "out") as store:
         assert "Traceback" in store.run(runs["raise"]["key"])["detail"]
         assert len(store.run(runs["diverges"]["key"])["scores"]) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_fault_of_our_own_stops_the_study(workers, tmp_path):
+    runs = [planned("fault", does="contradict"), planned("good")]
+    with pytest.raises(InternalError, match="^the toy contradicts itself$"):
+        done(tmp_path / "out", runs, workers)
+    with Store.open(tmp_path / "out") as store:
+        told = {run["labels"]["method"]: run for run in store.runs("toys")}
+    assert (told["fault"]["status"], told["fault"]["reason"]) == ("failed", "the toy contradicts itself")
+    assert told["good"]["status"] == "pending"
 
 
 @pytest.mark.parametrize("kind", ["raise", "refuse", "wrong", "memory"])

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from crosswind.core.errors import RunError
+from crosswind.core.errors import InternalError, RunError
 from crosswind.core.types import PlannedRun, digest
 
 ERRORS = {
@@ -40,6 +40,8 @@ def execute(spec, folder, checkpoint, report, bases=None):
         raise ValueError("the toy is broken")
     if kind == "refuse":
         raise RunError("the toy does not want to")
+    if kind == "contradict":
+        raise InternalError("the toy contradicts itself")
     if kind == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "die once" and not checkpoint.exists():

@@ -28,6 +28,8 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
         words = [f"{row[column]:<{widths[column]}}" if column < 3 else f"{row[column]:>{widths[column]}}" for column in range(8)]
         typer.echo("  " + "  ".join(words))
     typer.echo("shared by seeds: the share of the training rows that two seeds are expected to have in common")
+    laws = ", ".join(f"{name} by {law}" for name, law in planned.validation.items())
+    typer.echo(f"law of validation sets: {laws or 'there are none'}")
     printed = set()
     for draw in planned.draws:
         for attribute, pairs in draw.matching.items():

@@ -5,7 +5,8 @@ CrosswindError                 anything that Crosswind refuses; the command line
 ├── DataError                  a file or table that cannot be read as what it should be
 ├── NeedsError                 a method was given data that it cannot work with
 ├── StoreError                 a store that cannot be opened, read or written
-└── RunError                   a run that failed; carries the reason that the store records
+├── RunError                   a run that failed; carries the reason that the store records
+└── InternalError              a fault of Crosswind's own; a study stops at it, because other runs would have it too
 
 Every message is one sentence on one line, without a trailing line break.
 """
@@ -20,6 +21,7 @@ __all__ = [
     "CrosswindError",
     "DataError",
     "InputError",
+    "InternalError",
     "NeedsError",
     "RunError",
     "StoreError",
@@ -68,6 +70,10 @@ class StoreError(CrosswindError):
 
 class RunError(CrosswindError):
     """A run failed; the message is the reason that the store records."""
+
+
+class InternalError(CrosswindError):
+    """Crosswind contradicts itself: what it made is not what it should be. Nothing that the user wrote is to blame."""
 
 
 def one_line(text: str, limit: int = 1000) -> str:

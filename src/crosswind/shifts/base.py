@@ -23,7 +23,19 @@ from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
 
-__all__ = ["All", "Cells", "NormalForm", "Shift", "Supplement", "code_of", "codes_of", "exact", "frozen", "parse_shift"]
+__all__ = [
+    "All",
+    "Cells",
+    "NormalForm",
+    "Shift",
+    "Supplement",
+    "code_of",
+    "codes_of",
+    "exact",
+    "frozen",
+    "parse_shift",
+    "plain_number",
+]
 
 
 @dataclass(frozen=True)
@@ -149,8 +161,9 @@ class NormalForm:
     def weights(self) -> NDArray[np.float64]:
         """The weight of each cell, float64 of `shape`."""
         weights = np.ones(self.shape)
-        for factor in self.factors:
-            weights *= factor
+        with np.errstate(over="ignore", invalid="ignore"):  # who draws by them refuses what is not finite
+            for factor in self.factors:
+                weights *= factor
         return weights
 
     @property
@@ -185,6 +198,12 @@ class Shift(ABC):
     """One controlled difference between training and test. Concrete shifts are frozen dataclasses of knobs."""
 
     registered_name: ClassVar[str]
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """The knobs that are numbers, or maps to numbers, and may be written as text."""
+
+    def __post_init__(self) -> None:
+        for name in self.numbers:
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
 
     @abstractmethod
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
@@ -307,14 +326,42 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
     number = value if isinstance(value, Fraction) else None
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         number = _fraction(value.strip() if isinstance(value, str) else repr(value))
+    if number is not None and not _holds(number):
+        number = None
     if number is None or not low <= number <= high:
         bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
         raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}')
     return number
 
 
+def plain_number(value: Any) -> Any:
+    """One spelling of each number, for descriptions and keys: 0.2 for "1/5", "0.20" and "2e-1"; "1/3" for "2/6".
+
+    A fraction is the float that is written with its digits, where there is one. 0.3333333333333333 stays what it is: it is less
+    than 1/3. Maps are gone through, and what is no number is left as it is, for `exact` to refuse.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain_number(item) for key, item in value.items()}
+    number = _fraction(value.strip()) if isinstance(value, str) else value
+    if not isinstance(number, Fraction) or not _holds(number):
+        return value
+    near = float(number)
+    return near if Fraction(repr(near)) == number else str(number)
+
+
+def _holds(number: Fraction) -> bool:
+    """Whether a float holds the number, if not to the last digit: weights are floats."""
+    try:
+        return number == 0 or float(number) != 0
+    except OverflowError:
+        return False
+
+
 @lru_cache(maxsize=1024)
 def _fraction(text: str) -> Fraction | None:
+    exponent = text.lower().rpartition("e")[2]
+    if len(text) > 1000 or (exponent != text.lower() and len(exponent) > 5):  # "1e999999999" would fill the memory
+        return None
     try:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):  # a NaN and an infinity have no fraction either

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from crosswind.core.errors import InputError, shown
-from crosswind.shifts.base import exact
+from crosswind.shifts.base import exact, plain_number
 
 __all__ = ["ALL_ROWS", "DatasetSize", "Draw", "parse_draw", "parse_size"]
 
@@ -31,7 +31,7 @@ class Draw:
         """The draw as plain values, which `parse_draw` reads back."""
         if self.value is None:
             return self.mode
-        return {self.mode: int(self.value) if self.value.denominator == 1 else str(self.value)}
+        return {self.mode: int(self.value) if self.value.denominator == 1 else plain_number(self.value)}
 
 
 ALL_ROWS = Draw("all")

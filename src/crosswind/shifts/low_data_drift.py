@@ -35,8 +35,10 @@ class LowDataDrift(Shift):
     count: int | None = knob(None, domain="[0, inf)", doc="rows drawn from the low values")
     high: float = knob(1.0, domain="(0, inf)", doc="the weight of the other values")
     version = 1
+    numbers = ("ratio", "high")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "low", frozen(self.low))
 
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.seeds import hash64, seed_of
-from crosswind.shifts.base import exact
+from crosswind.shifts.base import exact, plain_number
 
 __all__ = ["LabelNoise", "parse_noise"]
 
@@ -29,13 +29,14 @@ class LabelNoise:
     unless `validation`.
     """
 
-    rate: float
+    rate: float | str
     kind: str = "uniform"
     matrix: tuple[tuple[float, ...], ...] | None = None
     validation: bool = False
 
     def __post_init__(self) -> None:
         _check(self.rate, self.kind, self.matrix, self.validation, "label_noise")
+        object.__setattr__(self, "rate", plain_number(self.rate))
         if self.matrix is not None:
             object.__setattr__(self, "matrix", tuple(tuple(float(p) for p in row) for row in self.matrix))
 
@@ -100,7 +101,7 @@ def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
     where = f"{field}.rate" if isinstance(spec, Mapping) else field
     exact(rate, where, 0, 1)
     _check(rate, kind, matrix, validation, field)
-    return LabelNoise(float(exact(rate, where)), kind, matrix, validation)
+    return LabelNoise(float(rate) if isinstance(rate, int) else rate, kind, matrix, validation)
 
 
 def _check(rate: object, kind: object, matrix: object, validation: object, field: str) -> None:

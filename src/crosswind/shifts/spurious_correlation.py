@@ -40,6 +40,7 @@ class SpuriousCorrelation(Shift):
     matching: Any = knob("auto", doc='"auto", "index", or a map from class to value or values')
     strength: float = knob(1.0, domain="[0, 1]", doc="how strongly the attribute follows the class")
     version = 1
+    numbers = ("counterexamples", "strength")
 
     def matched(self, cells: Cells, field: str = "shift") -> NDArray[np.bool_]:
         """Which values go with which class: bool [classes, values]."""

@@ -31,6 +31,7 @@ class DrawCounts:
         self.train_rows: int = told["train_rows"]
         self.train_shared: float = told["train_shared"]
         self.set_rows: Mapping[str, int] = told["sets"]
+        self.follow: Sequence[str] = told["follow"]
         self.warnings: list[str] = told["warnings"]
         self.notes: list[str] = told["notes"]
         self.test_cells: NDArray[np.float64] | None = told["test_cells"]

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from crosswind.core.errors import InputError, StoreError
+from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import PlannedRun
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.causes import cause_of
@@ -235,8 +235,10 @@ class _Work:
             shutil.rmtree(staging_folder(self.store.out, self.ledger.driver.id, key), ignore_errors=True)
         if event.kind == "finished":
             self._record(event)
-        elif event.kind == "failed":
+        elif event.kind in ("failed", "fault"):
             self._fail(event, event.reason)
+            if event.kind == "fault":  # other runs would have it too, told of or not
+                raise InternalError(event.reason)
         elif self.ledger.lost(key, event.reason, event.detail, event.worker, event.cause):
             self.executed -= 1
             self.status[key] = "waiting"

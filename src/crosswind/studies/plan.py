@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
+from crosswind.core.registry import load
 from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import plain_number
 from crosswind.shifts.split import LAWS, plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
@@ -31,6 +33,7 @@ __all__ = ["DrawReport", "Plan", "make_plan"]
 
 
 FORMAT = 1
+_FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
 DRAWS = ("equal", "all")
 
 
@@ -75,10 +78,17 @@ class Plan:
     draws: tuple[DrawReport, ...]
     warnings: tuple[str, ...] = field(default=())
 
+    @property
+    def validation(self) -> dict[str, str]:
+        """The law of every validation set, as the study names it; one that has no name is "its own"."""
+        sets = {name: item.law for name, item in self.study.sets.items() if item.role == "validation"}
+        return {name: law if isinstance(law, str) else "its own" for name, law in sets.items()}
+
     def to_json(self) -> dict[str, Any]:
         """What `crosswind plan --json` prints."""
         return {
             "study": self.study.name,
+            "validation": self.validation,
             "draws": [draw.to_json() for draw in self.draws],
             "runs": len(self.runs),
             "warnings": list(self.warnings),
@@ -123,6 +133,9 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in (point.data, *sorted(others))}
         with _named(fields, point):
             counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
+        _spell_numbers(split)
+        for name in counts.follow:
+            split["sets"][name]["version"] = _FOLLOWING
         _check_selection(study, point, counts)
         _check_shapes(used, point.data)
         shape = used[point.data].image_shape
@@ -206,12 +219,36 @@ def _split_values(study: Study, data: DataSpec, point: Point, split_seed: int) -
     return values, fields
 
 
+def _spell_numbers(split: dict[str, Any]) -> None:
+    """Spell every number of a split in one way, so that runs that are the same have the same key."""
+    split["roles"] |= {name: plain_number(split["roles"][name]) for name in ("test", "validation")}
+    if isinstance(split["label_noise"], Mapping) and "rate" in split["label_noise"]:
+        split["label_noise"] = {**split["label_noise"], "rate": plain_number(split["label_noise"]["rate"])}
+    laws = [split["shift"], *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list))]
+    for component in (component for law in laws for component in law):
+        for name in component.keys() & set(load("shifts", component["type"]).numbers):
+            number = plain_number(component[name])
+            component[name] = number if name == "counterexamples" else _whole(number)
+    for place in (split, *split["sets"].values()):
+        if isinstance(place["draw"], Mapping):
+            place["draw"] = {mode: _whole(plain_number(value)) for mode, value in place["draw"].items()}
+        else:
+            place["draw"] = _whole(place["draw"])
+
+
+def _whole(value: Any) -> Any:
+    """3 for 3.0, where the two mean the same; counterexamples are rows for one and a share for the other."""
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str, fields: dict[str, str]) -> dict[str, Any]:
     law: Any = item.law
     path = f"sets.{name}"
     if item.source is not None and item.source not in study.data:
         raise unknown(f"{path}.source", "data set", item.source, study.data)
-    if law != "train" and (law != "unseen" or law in study.shifts):
+    if law != "train" and (not isinstance(law, str) or law not in LAWS or law in study.shifts):
         if law == "uniform" and "uniform" not in study.shifts:
             law = []
         elif isinstance(law, str):

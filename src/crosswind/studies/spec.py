@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
+Fractional = Annotated[str, Field(pattern=r"^[0-9]+/[0-9]+$", description="a share as a fraction, such as 1/3")]
 Value = str | int | float | bool
 if TYPE_CHECKING:
     RuleName = str
@@ -60,11 +61,11 @@ class OfficialSpec(_Strict):
 class RolesSpec(_Strict):
     """How the rows of each finest cell are dealt to test, validation and training."""
 
-    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional | None = Field(
         default=None,
         description="rows of each cell for testing, or a share between 0 and 1; left out: a fifth, or all official test rows",
     )
-    validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+    validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional = Field(
         default=0.2, description="rows a cell, or the share of training and validation together"
     )
     official: OfficialSpec | None = Field(default=None, description="the source's own split, which wins over dealing")
@@ -136,11 +137,12 @@ class SetSpec(_Strict):
     role: Literal["validation", "test"] = Field(description="which role's rows it draws from")
     law: str | dict[str, Any] | list[Any] = Field(
         default="uniform",
-        description="'train' (the law of training), 'unseen' (what it leaves out), 'uniform', a shift or the name of one of ours",
+        description="'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
+        "'unseen' (what training leaves out), 'uniform', a shift or the name of one of ours",
     )
     draw: Any = Field(
         default=None,
-        description="all, {total: rows} or {base: rows a cell}; left out: all, for validation by the law of training its share",
+        description="all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share",
     )
     source: str | None = Field(default=None, description="another data set of this study")
     labels: dict[str, Value | None] | None = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -16,6 +17,8 @@ from crosswind.shifts.split.deal import Pool
 from crosswind.shifts.split.rounding import controlled_rounding, whole
 
 __all__ = ["Allotment", "Fields", "allot"]
+
+_HEAVIEST = 1e100  # sums and products of weights stay finite
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,13 +41,15 @@ class Allotment:
     `mode` says what a row is: "rows" (a row of the table), "fixed" (a base row with one value of the derived attribute),
     "each" (a base row with every value) or "visits" (a base row; its value is drawn at every visit). `counts` int64 [1 +
     supplements, cells]: rows by weights, then those of each supplement; with "visits" over base cells. `planned` float64 [cells]:
-    what the weights ask. `short`: cell -> (wanted, got). `asked`, one number a supplement.
+    what the weights ask; `expected`: what of it there is, with what short cells lack spread over the others, before rounding.
+    `short`: cell -> (wanted, got). `asked`, one number a supplement.
     """
 
     mode: str
     form: NormalForm
     counts: Counts
     planned: Floats
+    expected: Floats
     asked: list[int] = field(default_factory=list)
     short: dict[int, tuple[float, int]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -53,6 +58,26 @@ class Allotment:
     def total(self) -> int:
         """The number of rows of the set."""
         return int(self.counts.sum())
+
+    def visits(self, by_weights: Floats | None = None) -> Floats:
+        """The rows by weights and of each supplement in each cell, float64 [1 + supplements, shape of the form]; where values are
+        drawn at every visit, those that one pass is expected to show. `by_weights`: other numbers than the counts by weights."""
+        counts = self.counts.astype(np.float64)
+        if by_weights is not None:
+            counts[0] = by_weights
+        if self.mode == "visits":
+            laws = np.stack([self.form.weights, *(item.region.astype(np.float64) for item in self.form.supplements)])
+            laws = laws.reshape(*counts.shape, -1)
+            counts = counts[:, :, None] * (laws / np.maximum(laws.sum(axis=2, keepdims=True), np.finfo(float).tiny))
+        return counts.reshape(-1, *self.form.shape)
+
+    @cached_property
+    def law(self) -> Floats:
+        """The cells in the proportions of the rows, float64 of the form's shape: by weights as expected, supplements as drawn.
+
+        Rounding puts whole rows into cells by chance; a set that is to follow this one must not repeat that.
+        """
+        return self.visits(self.expected).sum(axis=0)
 
 
 def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields: Fields, lenient: bool = False) -> Allotment:
@@ -66,6 +91,8 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
         values = 1
     base_shape = shape if values == 1 else shape[:-1]
     weights, sizes = form.weights, pool.sizes.reshape(base_shape)
+    if not weights.max(initial=0.0) <= _HEAVIEST:
+        raise InputError(fields.law, f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}")
     if mode == "each":
         sizes = np.repeat(sizes[..., None], values, axis=-1)
     elif mode == "visits":
@@ -74,19 +101,19 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
     if split is not None:
         weights = split.sum(axis=-1)
     made = Allotment(
-        mode, form, np.zeros((1 + len(form.supplements), weights.size if split is None else split.size), np.int64), weights
+        mode, form, np.zeros((1 + len(form.supplements), weights.size if split is None else split.size), np.int64), weights, weights
     )
     if not (weights * sizes).any() and not any(_reach(item, sizes, mode).any() for item in form.supplements):
         raise InputError(fields.law, f"leaves no row for {fields.what}")
-    counts, planned = _by_weights(form, weights, sizes, draw, seed, fields, lenient)
+    counts, planned, expected = _by_weights(form, weights, sizes, draw, seed, fields, lenient)
     _name_short(made, planned, counts, sizes, values if split is not None else 1, draw)
     left = sizes - counts
     if split is None:
-        made.counts[0], made.planned = counts.ravel(), planned.ravel()
+        made.counts[0], made.planned, made.expected = counts.ravel(), planned.ravel(), expected.ravel()
     else:
         made.counts[0] = _over_values(counts, split, seed_of(seed, "values")).ravel()
         heavy = np.where(weights > 0, weights, 1.0)
-        made.planned = (planned[..., None] * split / heavy[..., None]).ravel()
+        made.planned, made.expected = ((rows[..., None] * split / heavy[..., None]).ravel() for rows in (planned, expected))
     _supplements(form, left, mode, draw, seed, made)
     if made.total == 0:
         raise InputError(fields.law, f"leaves no row for {fields.what}")
@@ -95,19 +122,20 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
 
 def _by_weights(
     form: NormalForm, weights: Floats, sizes: Counts, draw: Draw, seed: int, fields: Fields, lenient: bool
-) -> tuple[Counts, Floats]:
-    """The rows by weights: what each cell gives and what it was asked."""
+) -> tuple[Counts, Floats, Floats]:
+    """The rows by weights: what each cell gives, what it was asked, and what of it it has, before rounding."""
     if draw.mode == "base":
-        planned = weights * float(draw.value or 0)
+        planned = weights * min(float(draw.value or 0), _HEAVIEST)
         number, there = round(float(planned.sum())), int(sizes.sum())
         if number > there:
             raise InputError(fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are")
         # Cut to what there is before it is rounded: the number of rows must not depend on which cells are rounded up.
-        return _rounded(np.minimum(planned, sizes), seed), planned
+        there_are = np.minimum(planned, sizes)
+        return _rounded(there_are, seed), planned, there_are
     if draw.mode == "all":
         heaviest = weights[sizes > 0].max(initial=0.0)
         planned = sizes * (weights / heaviest) if heaviest > 0 else np.zeros(sizes.shape)
-        return _rounded(planned, seed), planned
+        return _rounded(planned, seed), planned, planned
     asked = int(draw.value or 0)
     there = int(sizes[weights > 0].sum())
     number = _base_of_total(asked, form)
@@ -117,11 +145,11 @@ def _by_weights(
         raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, of {there + asked - number} that the law leaves")
     if number == 0:
         if asked == 0:
-            return np.zeros(sizes.shape, dtype=np.int64), np.zeros(sizes.shape)
+            return np.zeros(sizes.shape, dtype=np.int64), np.zeros(sizes.shape), np.zeros(sizes.shape)
         raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many")
     planned = weights / weights.sum() * number  # in this order no weight is too small
     filled = _filled(planned, weights, sizes, number)
-    return _rounded(filled, seed, number), planned
+    return _rounded(filled, seed, number), planned, filled
 
 
 def _rounded(expected: Floats, seed: int, total: int | None = None) -> Counts:

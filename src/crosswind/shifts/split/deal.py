@@ -11,14 +11,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, InternalError, unknown
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import Cells, codes_of, exact
+from crosswind.shifts.base import Cells, codes_of, exact, plain_number
 from crosswind.shifts.split.index import CellIndex, sorted_rows
 from crosswind.shifts.split.pictures import FREE, apart, joined_units, refused
-from crosswind.shifts.split.rounding import controlled_rounding
+from crosswind.shifts.split.rounding import controlled_rounding, rounded_up
 
 __all__ = ["ROLES", "Deal", "Pool", "Roles", "deal_of", "parse_roles", "regrouped"]
 
@@ -36,17 +36,19 @@ class Roles:
 
     `test` rows first: a whole number of rows a cell, or a share in (0, 1) of the rows, spread so that its total is right; None is a
     fifth, or every official test row. Then `validation`: rows a cell, or a share of what remains, rounded up in each cell as
-    long as one row stays for training. The rest may train.
+    long as one row stays for training. The rest may train. Shares are exact: "1/3" is a third, 0.3333333333333333 a little less.
     `official`: the source's own split instead, {"column": name, "train": values, "test": values, "validation": values}; without
     validation values, validation rows are dealt from the training rows. There `test` and `validation` take a part of them.
     """
 
-    test: int | float | None = None
-    validation: int | float = 0.2
+    test: int | float | str | None = None
+    validation: int | float | str = 0.2
     official: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _check(self.test, self.validation, self.official, "roles")
+        for name in ("test", "validation"):
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
 
     @property
     def validation_share(self) -> Fraction | None:
@@ -74,11 +76,7 @@ def parse_roles(spec: Any, field: str = "roles") -> Roles:
             raise unknown(f"{field}.{name}", "setting of roles", name, ["test", "validation", "official"])
     test, validation, official = values.get("test"), values.get("validation", 0.2), values.get("official")
     _check(test, validation, official, field)
-    return Roles(_plain(test, field), _plain(validation, field) or 0, official)
-
-
-def _plain(value: Any, field: str) -> int | float | None:
-    return float(exact(value, field)) if isinstance(value, str) else value
+    return Roles(test, 0 if validation is None else validation, official)
 
 
 def _check(test: object, validation: object, official: object, field: str) -> None:
@@ -222,13 +220,12 @@ class Deal:
         if isinstance(quota, int):
             for cell in np.flatnonzero(left < quota):
                 self.short[ROLES[role]][int(cell)] = (quota, int(left[cell]))
-            return np.minimum(left, quota)
+            return np.minimum(left, min(quota, int(left.max(initial=0))))  # a quota may be more than 64 bits hold
         if role == _TEST:
             spread = left.reshape(self.index.base_shape).astype(np.float64) * float(quota)
             return controlled_rounding(spread, seed_of(self.seed, "test share")).ravel()
         # Rounded up, or a small cell would never be validated on; but one row stays for training.
-        up = -(-left * quota.numerator // quota.denominator)
-        return np.minimum(up, np.maximum(left - 1, 0))
+        return np.minimum(rounded_up(left, quota), np.maximum(left - 1, 0))
 
     def _deal_units(
         self, chains: list[_Chain], dataset: AttributedDataset, elsewhere: NDArray[np.uint8] | None, tests: bool
@@ -296,7 +293,10 @@ def deal_of(
     """The deal of an index, made once for each roles, split seed and roles that are read, and kept with the index."""
     key = ("deal", canonical(roles.describe()), int(split_seed), reads, allowed)
     if key not in index.kept:
-        index.kept[key] = Deal(index, dataset, roles, split_seed, reads, allowed)
+        made = Deal(index, dataset, roles, split_seed, reads, allowed)
+        if (made.sizes < 0).any() or (made.sizes.sum(axis=0) > index.counts).any():
+            raise InternalError("the deal of roles gives a cell more rows than it has, or fewer than none")
+        index.kept[key] = made
     deal: Deal = index.kept[key]
     return deal
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import NormalForm, Shift
 from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.allot import Allotment, Fields, allot
+from crosswind.shifts.split.check import check_set
 from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
 from crosswind.shifts.split.index import CellIndex, cell_index
 from crosswind.shifts.split.others import Other, deal_others
@@ -35,7 +38,8 @@ def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: Split
     where the draw does not take all of their roles, and ties.
 
     The index of cells and the deal are kept with the data set: a further split of the same label, attributes and split seed
-    costs about a millisecond. Raises `InputError` on what cannot be drawn.
+    costs about a millisecond. Every set is checked against the table before it is handed on. Raises `InputError` on what cannot be
+    drawn, `InternalError` where a set is not what was planned.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -59,8 +63,9 @@ def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: Split
 def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int = 0) -> dict[str, Any]:
     """The sizes of a split without drawing a row.
 
-    `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `cells`: cells of
-    positive weight; `train_shared`: the share of its base rows that the training set of another seed is expected to have too;
+    `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each by name; `follow`: the sets
+    that take their numbers from what training draws, not from the weights of a law alone; `cells`: cells of positive weight;
+    `train_shared`: the share of its base rows that the training set of another seed is expected to have too;
     `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all `Cells`;
     `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`: float64 [1 +
     supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training set is expected
@@ -79,6 +84,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "validation_rows": by_role["validation"],
         "test_rows": by_role["test"],
         "cells": int(study.form.support.sum()),
+        "follow": sorted(name for name, part in parts.items() if part.follows),
         "sets": {name: number for name, number in rows.items() if name != "train"},
         "short": {name: part.short() for name, part in parts.items() if part.allotment.short},
         "warnings": list(study.warnings(parts)),
@@ -86,7 +92,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "study_cells": study.index.cells,
         "train_cells": parts["train"].cells,
         "train_counts": parts["train"].allotment.counts.sum(axis=0).reshape(parts["train"].cells.shape),
-        "train_visits": _visits(parts["train"], study.index),
+        "train_visits": parts["train"].allotment.visits(),
         "groups": study.groups,
         "environments": study.environments,
         "test_cells": study.test_law(),
@@ -127,23 +133,38 @@ class _Study:
 
     def parts(self, seed: int) -> dict[str, Part]:
         """All sets, the training set first, with the number of rows of each cell."""
-        plan = self.plan
-        draw = plan.draw if plan.dataset_size is None else plan.dataset_size.draw()
-        fields = Fields("shift", "draw" if plan.dataset_size is None else "dataset_size")
-        derived = self.dataset.derived
-        mode = "rows" if derived is None or self.index.n_values == 1 else {"fixed": "fixed", "per-visit": "visits"}[derived.mode]
-        pool = self.deal.pool("train")
-        allotment = allot(self.form, pool, mode, draw, seed_of(seed, "train"), fields)
         own = np.arange(len(self.label.values))
+        pool, allotment = self.deal.pool("train"), self._training(seed)
         train = Part("train", "train", self.main, self.dataset, pool, allotment, own, seed_of(seed, "train rows"))
         parts = {"train": train}
-        for name, item in plan.sets.items():
+        for name, item in self.plan.sets.items():
             part = self._part(name, item, train, seed)
             if part is None:
-                self.missing.append(f"set {name!r} has no rows: the roles leave none for validation")
+                share = self.plan.roles.validation_share
+                few = (
+                    ""
+                    if share is None or not self._deal(item.source or self.main).pool("validation").total
+                    else (f", a share of {float(share):g} beside {allotment.total} training rows, is less than half a row")
+                )
+                self.missing.append(f"set {name!r} has no rows: roles.validation{few or ' leaves none'}")
             else:
                 parts[name] = part
         return parts
+
+    def _draw(self) -> Draw:
+        return self.plan.draw if self.plan.dataset_size is None else self.plan.dataset_size.draw()
+
+    def _training(self, seed: int) -> Allotment:
+        """The numbers of training rows that a run of this seed draws."""
+        fields = Fields("shift", "draw" if self.plan.dataset_size is None else "dataset_size")
+        derived = self.dataset.derived
+        mode = "rows" if derived is None or self.index.n_values == 1 else {"fixed": "fixed", "per-visit": "visits"}[derived.mode]
+        return allot(self.form, self.deal.pool("train"), mode, self._draw(), seed_of(seed, "train"), fields)
+
+    @cached_property
+    def _reference(self) -> Allotment:
+        """What a run of the split seed trains on: what sets of role test follow, as their rows must not depend on the run."""
+        return self._training(self.plan.split_seed)
 
     def _part(self, name: str, item: SetPlan, train: Part, seed: int) -> Part | None:
         field = f"sets.{name}"
@@ -158,7 +179,9 @@ class _Study:
             return self._fresh(name, item, source, train, seed)
         # Test rows depend on the split seed alone, so every run of a study finds them ready.
         deal = self._deal(source)
-        law = self.plan.shift.describe() if isinstance(item.law, str) else None
+        law: Any = self.plan.shift.describe() if isinstance(item.law, str) else None
+        if item.law == "train":
+            law = [law, self._draw().describe()]  # how much training draws decides what there is of it to follow
         key = ("part", name, source, canonical(item.describe()), canonical(law), self.label)
         if key not in deal.kept:
             deal.kept[key] = self._fresh(name, item, source, train, seed)
@@ -182,19 +205,24 @@ class _Study:
         law_field = f"{field}.law" if item.law is law else "shift"
         known = item.law is not law and pool.cells is self.index.cells
         form = self.form if known else law.normal_form(pool.cells, law_field)
+        draw, lenient = item.draw or ALL_ROWS, False
+        share = self.plan.roles.validation_share
+        as_training = item.law in ("train", "without-supplements")
+        if item.draw is None and as_training and item.role == "validation" and share is not None:
+            draw, lenient = Draw("total", Fraction(round(share / (1 - share) * train.allotment.total))), True
+            if draw.value == 0:
+                return None
+        follows = False
         if item.law == "train":
+            followed = self._reference if item.role == "test" else train.allotment
+            form, follows = _followed(followed, form, pool, draw, exactly=pool.cells is self.index.cells)
+        elif item.law == "without-supplements":
             form = form.without_supplements()
         elif item.law == "unseen":
             form = _left_out(form, f"{field}.law")
         if (classes < 0).any():
             kept = pool.cells.along([0], (classes >= 0).astype(np.float64))
             form = form & NormalForm(pool.cells.shape, (kept,))
-        draw, lenient = item.draw or ALL_ROWS, False
-        share = self.plan.roles.validation_share
-        if item.draw is None and item.law == "train" and item.role == "validation" and share is not None:
-            draw, lenient = Draw("total", Fraction(round(share / (1 - share) * train.allotment.total))), True
-            if draw.value == 0:
-                return None
         same = item.role == "train" and item.law == "train" and item.draw is None and train.allotment.mode != "visits"
         mode = "rows" if pool.n_values == 1 else "fixed" if item.role == "validation" else "each"
         base = self.plan.split_seed if item.role == "test" else seed
@@ -205,7 +233,7 @@ class _Study:
             allotment = allot(form, pool, mode, draw, seed_of(base, item.role, name), fields, lenient)
             if draw.mode == "all":
                 self._name_short_quotas(allotment, item, source, pool)
-        return Part(name, item.role, source, dataset, pool, allotment, classes, seed_of(base, f"{item.role} rows"))
+        return Part(name, item.role, source, dataset, pool, allotment, classes, seed_of(base, f"{item.role} rows"), follows)
 
     def _pool(self, item: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
         deal = self._deal(source)
@@ -286,7 +314,7 @@ class _Study:
         if part.name == "train":
             tests = self.test_law()
             weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, tests, law, step[0])
-        return RowSet(
+        made = RowSet(
             part.source,
             rows,
             label,
@@ -302,6 +330,8 @@ class _Study:
             environments.sizes,
             sampler if part.name == "train" else "uniform",
         )
+        check_set(part, drawn, made, self._deal(part.source), groups, noisy=label is not true)
+        return made
 
     def test_set(self, part: Part) -> RowSet:
         """The rows of a set of role test, kept with the deal."""
@@ -329,13 +359,19 @@ class _Study:
         return found
 
     def test_law(self) -> NDArray[np.float64] | None:
-        """The weights of the test law over the study's cells, its supplements left out; None where no test set is cut so."""
+        """The weights of the test law over the study's cells; None where no test set is cut so.
+
+        Of the law "train" its supplements are among them, as in the set; of a shift they are left out, for what they bring to a
+        cell depends on the draw.
+        """
         tests = [(name, item) for name, item in self.plan.sets.items() if item.role == "test" and item.source in (None, self.main)]
         tests.sort(key=lambda pair: pair[0] != "test")
         for name, item in tests:
             if item.law == "unseen":
                 continue  # no training row lies there
             law = item.law if isinstance(item.law, Shift) else self.plan.shift
+            if item.law == "train" and self.form.supplements:
+                return self._reference.law.ravel()
             if all(attribute in self.index.cells.names for attribute in law.attributes()):
                 return law.normal_form(self.index.cells, f"sets.{name}.law").weights.ravel()
         return None
@@ -369,6 +405,31 @@ def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) 
     return cell_index(dataset, label, attributes, field)
 
 
+def _followed(training: Allotment, form: NormalForm, pool: Pool, draw: Draw, exactly: bool) -> tuple[NormalForm, bool]:
+    """The form of a set of law "train", and whether it differs from the weights of training alone.
+
+    A number of rows in all is shared out as training's rows are (`Allotment.law`). Draws by the cell, and data sets that have other
+    cells than training (not `exactly`), take the weights, and each supplement in its share of the rows that training draws by
+    weights. `form`: the training shift on the cells of `pool`.
+    """
+    drawn = training.counts.sum(axis=1)
+    if draw.mode == "total" and exactly:
+        there = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0
+        law = training.law
+        weights = form.weights * (there | (law > 0))  # a cell that has no rows here or there changes nothing
+        if np.allclose(law * weights.sum(), weights * law.sum(), rtol=1e-9, atol=0):
+            return form.without_supplements(), False
+        return NormalForm(form.shape, (training.law,)), True
+    if not form.supplements:
+        return form, False
+    shares = (Fraction(int(rows), int(drawn[0])) if drawn[0] else None for rows in drawn[1:])
+    supplements = (
+        replace(item, count=int(rows) if share is None else None, share=share)
+        for item, rows, share in zip(form.supplements, drawn[1:], shares, strict=True)
+    )
+    return NormalForm(form.shape, form.factors, tuple(supplements)), True
+
+
 def _left_out(form: NormalForm, field: str) -> NormalForm:
     """Weight 1 on the cells from which neither the weights of a shift nor its supplements draw."""
     drawn = form.support
@@ -396,18 +457,6 @@ def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | N
                 field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values
             )
     return out
-
-
-def _visits(part: Part, index: CellIndex) -> NDArray[np.float64]:
-    counts = part.allotment.counts.astype(np.float64)
-    cells = index.cells
-    if part.cells is cells:
-        return counts.reshape(-1, *cells.shape)
-    form = part.allotment.form
-    laws = np.stack([form.weights, *(item.region.astype(np.float64) for item in form.supplements)])
-    laws = laws.reshape(len(counts), counts.shape[1], -1)
-    shares: NDArray[np.float64] = laws / np.maximum(laws.sum(axis=2, keepdims=True), np.finfo(float).tiny)
-    return (counts[:, :, None] * shares).reshape(-1, *cells.shape)
 
 
 def _visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:

@@ -14,8 +14,8 @@ from crosswind.shifts.split.deal import ROLES, Roles
 
 __all__ = ["LAWS", "SetPlan", "SplitPlan", "default_sets", "parse_sampler", "parse_sets"]
 
-LAWS = ("train", "unseen")
-"""What a set may name instead of a shift: the weights of training, or the cells that training leaves out."""
+LAWS = ("train", "without-supplements", "unseen")
+"""What a set may name instead of a shift: the law of training, its weights alone, or the cells that training leaves out."""
 OVERLAPS = ("refused", "allowed")
 SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
 
@@ -25,12 +25,21 @@ SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
 class SetPlan:
     """A named set to validate or evaluate on.
 
-    `role`: whose rows, "validation", "test" or "train". `law`: a shift over them; or "train", the weights of the training shift
-    without its supplements; or "unseen", evenly the cells from which training draws no row, so that one plan of sets serves every
-    shift that leaves something out. `draw`: how many; None is all of the role's rows in proportion to the law, and for a
-    validation set of law "train" their share in training and validation together. `source`: another data set, whose rows are all
-    for the sets that read it. `labels`: a map from its classes to ours, None to leave a class out; classes of equal names need no
-    entry.
+    `role`: whose rows, "validation", "test" or "train". `law`: a shift over them, or one of `LAWS`:
+
+    * "train": as training. A number of rows in all is in the proportions of the training rows, supplements among them, up to
+      rounding: of what training draws, not of what it asked where a cell or a supplement's region had too few rows. By weights
+      these are expectations, before rounding put whole rows into some cells. Where all rows of a role or rows a cell are drawn, and
+      in another data set, the weights of the training shift, and its supplements in the share that they have in training. A cell
+      that cannot give its part is named in the warnings, and the others give it. Sets of role test follow what a run of the split
+      seed trains on, so that they are the same for all runs.
+    * "without-supplements": the weights of the training shift alone, as Jeon et al. 2025 validate.
+    * "unseen": evenly the cells from which training draws no row, so that one plan of sets serves every shift that leaves something
+      out.
+
+    `draw`: how many; None is all of the role's rows in proportion to the law, and for a validation set of the first two laws their
+    share in training and validation together. `source`: another data set, whose rows are all for the sets that read it. `labels`:
+    a map from its classes to ours, None to leave a class out; classes of equal names need no entry.
     """
 
     role: str

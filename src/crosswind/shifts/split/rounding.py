@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
 
-__all__ = ["controlled_rounding", "margin_excess", "whole"]
+__all__ = ["controlled_rounding", "margin_excess", "rounded_up", "whole"]
 
 _NEAR = 1e-7  # expectations are sums of products in floating point: this far from a whole number is that whole number
 _LABEL_FIRST = 1000.0  # what a misplaced row of the label's margin costs, against 1 in the other margins
@@ -25,10 +26,26 @@ Expected = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
 
 
+def rounded_up(counts: Counts, share: Fraction) -> Counts:
+    """The share, in [0, 1], of each count, rounded up: int64 of the same shape, exact for every share.
+
+    The numerator of 0.3333333333333333 times 2,800 rows is more than 64 bits hold, so Python's integers multiply, once for each
+    different count; n rows have at most sqrt(2 n) different ones.
+    """
+    different, place = np.unique(counts, return_inverse=True)
+    shares = [math.ceil(count * share) for count in different.tolist()]
+    return np.array(shares, dtype=np.int64)[place].reshape(counts.shape)
+
+
 def whole(expected: Expected) -> Counts | None:
     """The expectations as whole numbers, or None where one of them is not."""
     near = np.rint(expected)
-    return near.astype(np.int64) if (np.abs(expected - near) <= _NEAR).all() else None
+    return near.astype(np.int64) if (np.abs(expected - near) <= _near(expected)).all() else None
+
+
+def _near(expected: Expected) -> float:
+    """How far from a whole number an expectation may be to count as one: so little that over all cells no row is lost."""
+    return min(_NEAR, 0.25 / max(expected.size, 1))
 
 
 def controlled_rounding(expected: Expected, seed: int, total: int | None = None) -> Counts:
@@ -37,9 +54,10 @@ def controlled_rounding(expected: Expected, seed: int, total: int | None = None)
     `expected`: float64 >= 0, axis 0 the label. `total`: their sum rounded up or down, default to the nearest. Common cases cost
     a fraction of a millisecond at 1,000 cells; what local repair cannot settle is solved as an integer programme.
     """
-    base = np.floor(expected + _NEAR)
+    near = _near(expected)
+    base = np.floor(expected + near)
     part = expected - base
-    part[part < _NEAR] = 0.0
+    part[part < near] = 0.0
     if total is None:
         total = round(float(expected.sum()))
     extra = total - int(base.sum())

@@ -58,7 +58,8 @@ class RowSet:
 class Part:
     """One set on its way: where its rows are and how many each cell gives.
 
-    `classes` int64 [classes of the source]: our class of each, -1 where it is left out. `key` permutes the cells' rows.
+    `classes` int64 [classes of the source]: our class of each, -1 where it is left out. `key` permutes the cells' rows. `follows`:
+    whether it takes its numbers from what training draws, not from the weights of a law alone.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Part:
     allotment: Allotment
     classes: Ints
     key: int
+    follows: bool = False
 
     def account(self) -> dict[str, Any]:
         """Planned and realised numbers of rows, cell by cell, as plain values."""

@@ -36,13 +36,13 @@ class Event:
     """What happened to the run `key`.
 
     `finished` (with `result`), `failed` (an exception, or the time limit: not tried again at once), `lost` (its worker died, or
-    there was no memory: worth another try), `progress` (with `result`, what the run reported). `seconds`: since its start.
-    `cause`: of `failed` and `lost`, what of the machine stopped the run, a key of `crosswind.studies.causes.CAUSES`, or "" where
-    the run did it itself.
+    there was no memory: worth another try), `fault` (an `InternalError`: the study stops), `progress` (with `result`, what the run
+    reported). `seconds`: since its start. `cause`: of `failed` and `lost`, what of the machine stopped the run, a key of
+    `crosswind.studies.causes.CAUSES`, or "" where the run did it itself.
     """
 
     key: str
-    kind: Literal["finished", "failed", "lost", "progress"]
+    kind: Literal["finished", "failed", "lost", "fault", "progress"]
     result: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
     detail: str = ""

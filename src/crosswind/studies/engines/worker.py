@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from crosswind.core.errors import CrosswindError, RunError, one_line
+from crosswind.core.errors import CrosswindError, InternalError, RunError, one_line
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
 from crosswind.studies.causes import cause_of
@@ -80,6 +80,8 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
         # Read back while they are in memory still: it is what was written that the checksums are of.
         out |= {"kind": "finished", "result": {**_checked(result), "files": listing(folder)}}
         sync_tree(folder)
+    except InternalError as error:
+        out |= {"kind": "fault", "reason": str(error), "detail": traceback.format_exc()[-DETAIL_CHARACTERS:]}
     except Exception as error:
         # Out of memory: what else ran at the time decides, so another try is worth it. Everything else would happen again.
         cause = cause_of(error)

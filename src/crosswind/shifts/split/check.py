@@ -1,0 +1,111 @@
+"""A split checks itself: what it hands on is compared with the table, not with the steps that made it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InternalError
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import Cells
+from crosswind.shifts.split.deal import ROLES, Deal
+from crosswind.shifts.split.rows import Drawn, Part, RowSet
+from crosswind.shifts.split.sampling import Grouping
+
+__all__ = ["check_set"]
+
+_NO_ROLE = len(ROLES)
+
+
+def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.signedinteger[Any]]:
+    """Where the table and the deal have each row: its base cell x 4 + the place of its role in `ROLES`, 3 for none; signed [n].
+
+    Made and checked once for a deal. Raises `InternalError` where a row is in two roles or twice in one, a unit's rows are in two,
+    or the index of cells contradicts the table.
+    """
+    found: NDArray[np.signedinteger[Any]] | None = deal.kept.get("places")
+    if found is not None:
+        return found
+    roles = np.full(len(deal.index.codes), _NO_ROLE, dtype=np.int64)
+    for place, role in enumerate(ROLES):
+        rows = deal.pool(role).rows()
+        if (roles[rows] != _NO_ROLE).any():
+            raise InternalError(f"the deal of roles gives the role {role} rows that have a role already")
+        before = np.count_nonzero(roles != _NO_ROLE)
+        roles[rows] = place
+        if np.count_nonzero(roles != _NO_ROLE) != before + len(rows):
+            raise InternalError(f"the deal of roles gives the role {role} rows twice")
+    if (units := dataset.units) is not None:
+        order = np.argsort(units, kind="stable")
+        same = units[order[1:]] == units[order[:-1]]
+        if (same & (roles[order[1:]] != roles[order[:-1]])).any():
+            raise InternalError("the deal of roles gives a unit two roles")
+    if not np.array_equal(_cells_of(deal.index.cells, dataset, deal.index.n_values, slice(None)), deal.index.codes):
+        raise InternalError("the index of cells has rows in other cells than the table")
+    small = np.int32 if deal.index.n_cells < 1 << 29 else np.int64
+    found = deal.kept["places"] = deal.index.codes.astype(small) * small(4) + roles.astype(small)
+    return found
+
+
+def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Grouping, noisy: bool) -> None:
+    """Raise `InternalError` unless a set is what was planned of it and what the table says of its rows.
+
+    Every row is of the set's role, comes once and lies in the cell that it was drawn for, as many in each as planned; its true
+    label is the table's, its label too unless `noisy`, and its group is that of its label and its cell. What does not differ from
+    split to split is checked once for a `deal`, so that a set costs a few passes over its rows.
+    """
+    allotment, cells, values = part.allotment, part.pool.cells, part.pool.n_values
+    base, mode, table = drawn.base, allotment.mode, part.dataset.table
+    places = _places(deal, part.dataset)
+
+    def fault(what: str) -> InternalError:
+        return InternalError(f"the set {part.name!r} {what}")
+
+    if not len(base) == len(made.rows) == len(made.label) == allotment.total:
+        raise fault(f"has {len(made.rows)} rows where {allotment.total} were planned")
+    if _repeat(made.rows if mode == "each" else base, len(places) * (values if mode == "each" else 1)):
+        raise fault("has a row twice")
+    by_origin = drawn.cell + drawn.origin * np.int64(allotment.counts.shape[1]) if len(allotment.counts) > 1 else drawn.cell
+    there = np.bincount(by_origin, minlength=allotment.counts.size)
+    if not np.array_equal(there, allotment.counts.ravel()):
+        raise fault("has other numbers of rows in its cells than planned")
+    home = drawn.cell
+    if values > 1 and mode != "visits":
+        home = drawn.cell // values
+        if not np.array_equal(made.rows, base * values + (drawn.cell - home * values)):
+            raise fault("has derived rows of other rows than were drawn")
+    place, role = places[base], ROLES.index(part.role)
+    # A law on attributes that do not cut the study's cells has cells of its own: those of its rows are counted from the table.
+    own = cells is deal.index.cells
+    if not np.array_equal(place if own else place & 3, home * 4 + role if own else np.full(len(base), role)):
+        wrong = "are not of the role " + part.role if (place & 3 != role).any() else "lie in other cells than they were drawn for"
+        raise fault(f"has rows that {wrong}")
+    if not own and not np.array_equal(_cells_of(cells, part.dataset, values, base), home):
+        raise fault("has rows that lie in other cells than they were drawn for")
+    if not np.array_equal(part.classes[table.column(cells.label.name)[base]], made.true_label):
+        raise fault("has labels that are not the table's")
+    if not (noisy or made.label is made.true_label):
+        raise fault("has labels that are not the table's")
+    full = drawn.cell * values if mode == "visits" else drawn.cell
+    if not np.array_equal(made.label * groups.size + groups.of_cell[full], made.group):
+        raise fault("has groups that are not the table's")
+
+
+def _cells_of(cells: Cells, dataset: AttributedDataset, n_values: int, rows: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+    """The base cell of rows, counted from the table."""
+    found = dataset.table.column(cells.label.name)[rows].astype(np.int64)
+    for axis in cells.attributes[: len(cells.attributes) - (n_values > 1)]:
+        found *= len(axis.values)
+        found += dataset.table.column(axis.name)[rows]
+    return found
+
+
+def _repeat(rows: NDArray[np.int64], of: int) -> bool:
+    if of > 64 * len(rows):  # a mark for every row there is would cost more than sorting those of the set
+        ordered = np.sort(rows)
+        return bool((ordered[1:] == ordered[:-1]).any())
+    marks = np.zeros(of, dtype=bool)
+    marks[rows] = True
+    return int(np.count_nonzero(marks)) != len(rows)
