@@ -202,7 +202,7 @@ class Study(_Strict):
     split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles; the same for all runs")
     overlap: Literal["refused", "allowed"] = Field(
         default="refused",
-        description="pictures that an official split or another data set tests on though they train: refused, or tested on all the same",
+        description="pictures that train and that an official split or another data set tests on: refused, or kept in the test",
     )
     keep: Literal["none", "selected", "all"] = Field(default="none", description="which weights are kept")
     time_limit: float | None = Field(default=None, gt=0, description="seconds that one run may take")
