@@ -97,12 +97,14 @@ def split(
     label_noise: float = 0.0,
     seed: int = 0,
     split_seed: int = 0,
+    overlap: str = "refused",
 ) -> Split:
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
     `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth. `draw`: "all", rows a cell, or
     {"total": n}. The evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` chooses training and
-    validation rows where the draw leaves a choice: with "all" and no shift every seed trains on the same.
+    validation rows where the draw leaves a choice: with "all" and no shift every seed trains on the same. Rows that show
+    one picture have one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
     """
     law = parse_shift([] if shift is None else shift, "shift") if not isinstance(shift, Shift) else shift
     plan = SplitPlan(
@@ -118,6 +120,7 @@ def split(
         dataset_size=None,
         sampler=parse_sampler(sampler),
         split_seed=split_seed,
+        overlap=overlap,
     )
     return make_split({dataset.name: dataset}, dataset.name, plan, seed)
 

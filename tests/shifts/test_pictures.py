@@ -125,7 +125,7 @@ def test_an_official_split_that_shares_pictures_is_refused_or_allowed() -> None:
     data = replace(data, contents=contents)
     with pytest.raises(InputError) as caught:
         make_split({"d": data}, "d", plan(n_attributes=0, roles=OFFICIAL), 0)
-    assert str(caught.value).startswith("overlap: 3 pictures are in two parts of the official split of 'benchmark'; ")
+    assert str(caught.value).startswith("overlap: the official split of 'benchmark' puts 3 pictures in two parts; ")
     split = make_split({"d": data}, "d", plan(n_attributes=0, roles=OFFICIAL, overlap="allowed"), 0)
     assert len(split.evaluation["test"]) == 20
     assert "d: 3 pictures are in two parts of the official split (overlap: allowed)" in split.warnings
@@ -141,7 +141,7 @@ def test_official_test_rows_that_train_elsewhere_are_refused_or_allowed() -> Non
     other = replace(world((2, 1), 20, official=10, name="cinic"), contents=contents)
     sets = {"test": SetPlan("test"), "elsewhere": SetPlan("test", source="other")}
     datasets = {"main": main, "other": other}
-    with pytest.raises(InputError, match=r"^overlap: 6 pictures that train or validate in another data set are test rows of the"):
+    with pytest.raises(InputError, match=r"^overlap: the official split of 'cinic' tests on 6 pictures that train or"):
         make_split(datasets, "main", plan(n_attributes=0, roles=OFFICIAL, sets=sets), 0)
     split = make_split(datasets, "main", plan(n_attributes=0, roles=OFFICIAL, sets=sets, overlap="allowed"), 0)
     assert len(split.evaluation["elsewhere"]) == 20
@@ -168,7 +168,9 @@ def test_nothing_left_says_how_many() -> None:
     sets = {"test": SetPlan("test"), "elsewhere": SetPlan("test", source="other")}
     with pytest.raises(InputError) as caught:
         make_split({"main": main, "other": other}, "main", plan(n_attributes=0, sets=sets), 0)
-    expected = "data.other: leaves no test row for set 'elsewhere': all 24 show pictures that have another role elsewhere in the study"
+    expected = (
+        "data.other: leaves no test row for set 'elsewhere': all 24 show pictures that have another role elsewhere in the study"
+    )
     assert str(caught.value) == expected
 
 
@@ -271,5 +273,3 @@ def test_no_picture_has_two_roles(study: tuple[dict[str, AttributedDataset], Any
     if units is not None:
         tested = set(units[split.evaluation["test"].rows].tolist())
         assert not tested & set(units[split.train.rows].tolist())
-
-

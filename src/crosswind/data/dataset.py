@@ -147,8 +147,8 @@ class AttributedDataset:
     def keep(self, values: Mapping[str, Sequence[object]], field: str = "keep") -> AttributedDataset:
         """The data set of the rows whose attributes have one of the given values; those values remain, in the given order.
 
-        Ids, units and what the rows show stay theirs. Raises `InputError` for an unknown attribute or value, no values, a value named
-        twice, and where no row is left.
+        Ids, units and names of pictures stay those of the rows. Raises `InputError` for an unknown attribute or value, no values,
+        a value named twice, and where no row is left.
         """
         table, derived = self.table, self.derived
         mask = np.ones(self.n_base, dtype=bool)

@@ -217,7 +217,7 @@ class Study(_Strict):
     )
     overlap: Literal["refused", "allowed"] = Field(
         default="refused",
-        description="pictures that an official split or another data set tests on though they train: refused, or tested on all the same",
+        description="pictures that train and that an official split or another data set tests on: refused, or kept in the test",
     )
     keep: Literal["none", "selected", "all"] = Field(default="none", description="which weights are kept")
     time_limit: float | None = Field(default=None, gt=0, description="seconds that one run may take")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import io
 import json
 import os
@@ -85,6 +86,29 @@ def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(calm: 
         parts = list(pool.map(copy.pixels, [rows] * 8))
     assert all(np.array_equal(part, parts[0]) for part in parts)
     assert copy.fingerprint != Toy(root=str(calm / "array")).load().fingerprint
+
+
+def test_each_picture_has_a_hash_of_its_exact_pixels(tmp_path: Path, calm: Path, originals: Path) -> None:
+    """Eight bytes of BLAKE2b a picture, of the pixels before JPEG; sizes and colours made later show the same picture."""
+    read = Toy().read(originals).dataset
+    picture = read.pixels(np.arange(ROWS))[7].tobytes()
+    copies = [Toy(root=str(calm / store)).load() for store in ("array", "jpeg")]
+    first, second = (copy.contents for copy in copies)
+    assert first is not None and second is not None and np.array_equal(first, second)
+    assert first[7] == int.from_bytes(hashlib.blake2b(picture, digest_size=8).digest(), "little")
+    assert len(np.unique(first)) == len(np.unique(read.pixels(np.arange(ROWS)), axis=0))
+    assert copies[0].origin == ToyInRed(root=str(calm / "array"), tint=3).load().origin == "toy"
+    prepare(Toy(root=str(tmp_path), flip=True), originals=str(originals))
+    assert Toy(root=str(tmp_path), flip=True).load().origin == "toy-flip=true"
+
+
+def test_a_copy_without_hashes_is_made_anew(tmp_path: Path, originals: Path) -> None:
+    source = Toy(root=str(tmp_path))
+    card = prepare(source, originals=str(originals)).copy.folder / "prepared.json"
+    card.write_text(card.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(DataError, match="was made by another version of Crosswind: crosswind prepare toy"):
+        source.load()
+    assert prepare(source, originals=str(originals)).made and source.load().contents is not None
 
 
 def test_jpeg_is_of_the_quality_that_is_told_with_all_colours(calm: Path) -> None:

@@ -198,6 +198,8 @@ def test_the_whole_set_gives_the_papers_sizes(tmp_path: Path, monkeypatch: pytes
     for part, toys in TOYS.items():
         grid = np.array(list(itertools.product(range(5), toys, range(9), range(0, 36, 2), range(6))), dtype=np.int32)
         pictures = np.zeros((len(grid), 2, 8, 8), np.uint8)
+        number = np.arange(len(grid), dtype="<u4") + len(parts) * len(grid)  # equal pictures would be one picture
+        pictures[:, 0, 0, :4] = number.view(np.uint8).reshape(-1, 4)
         parts[part] = {"cat": grid[:, 0], "info": grid[:, 1:], "dat": pictures}
     prepare(SmallNORB(root=str(tmp_path), size=8), originals=str(write_norb(tmp_path / "files", parts)))
     data = open_source("smallnorb", {"root": str(tmp_path), "size": 8})

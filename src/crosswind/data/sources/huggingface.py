@@ -87,6 +87,7 @@ class HuggingFace(PreparedSource):
             "bytes": digest_arrays({"bytes": bytes_of}),
             "units": None if units is None else digest_arrays({"units": units}),
         }
+        place = Path(name).expanduser().resolve() if self.path is not None else (name, self.config, self.revision)
         lengths = {label: len(part) for label, part in parts.items()}
         dataset = AttributedDataset(
             name=name.rstrip("/").rpartition("/")[2] or "huggingface",
@@ -96,7 +97,7 @@ class HuggingFace(PreparedSource):
             units=units,
             fingerprint=digest(told),
             from_files=True,
-            origin=f"huggingface {Path(name).expanduser().resolve() if self.path else (name, self.config, self.revision)} {list(parts)}",
+            origin=f"huggingface {place} {list(parts)}",
         )
         return Reading(dataset, lengths)
 

@@ -110,7 +110,6 @@ class Shapes3D(PreparedSource):
         table = AttributeTable(_attributes(), codes)
         return Reading(AttributedDataset("shapes3d", table, pictures, (64, 64, 3)), {"all": len(labels)})
 
-
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy, its pictures named by their factors as where they are drawn."""
         places = np.ravel_multi_index(tuple(dataset.table.codes.astype(np.int64)), _counts())

@@ -168,7 +168,7 @@ class Deal:
             read = [chain.part for chain in chains if any(ROLES[role] in reads for role, _ in chain.turns)]
             units, self.torn = apart(units, dataset, self._part, read)
             if self.torn and not allowed:
-                raise refused(self.torn, f"are in two parts of the official split of {dataset.name!r}")
+                raise refused(dataset.name, "puts", self.torn, "in two parts")
         self._ids = dataset.ids if units is None else units
         self.starts = np.zeros((3, index.n_cells), dtype=np.int64)
         self.sizes = np.zeros((3, index.n_cells), dtype=np.int64)
@@ -248,8 +248,7 @@ class Deal:
             taken = given != FREE
             clashes = int((taken & (part == _TEST) & (given != _TEST)).sum()) if self._part is not None and tests else 0
             if clashes:
-                what = f"that train or validate in another data set are test rows of the official split of {dataset.name!r}"
-                raise refused(clashes, what)
+                raise refused(dataset.name, "tests on", clashes, "that train or validate in another data set")
             may = np.zeros((4, 4), dtype=bool)
             for chain in chains:
                 may[chain.part, [role for role, _ in chain.turns]] = True
@@ -305,9 +304,7 @@ def _refuse_torn(dataset: AttributedDataset, units: NDArray[np.int64], part: NDA
     _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
     torn = np.flatnonzero(part[first][unit_of] != part)
     if torn.size:
-        raise InputError(
-            "roles.official", f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split"
-        )
+        raise InputError("roles.official", f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split")
 
 
 def regrouped(pool: Pool, dataset: AttributedDataset, index: CellIndex) -> Pool:

@@ -273,7 +273,7 @@ class _Study:
     def pictures(self) -> str | None:
         """What decides which rows have which role because they show one picture, as digits; None where nothing does."""
         units = joined_units(self.dataset)
-        told = {"": units} if units is not None else {}
+        told: dict[str, NDArray[Any]] = {} if units is None else {"": units}
         told |= {name: other.deal.roles for name, other in self._others().items() if other.changed}
         return digest_arrays(told) if told else None
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
-from crosswind.core.seeds import hash64, seed_of
 from crosswind.data.dataset import AttributedDataset
 
 __all__ = ["FREE", "apart", "held", "joined_units", "refused", "roles_elsewhere", "share"]
@@ -28,8 +27,8 @@ Roles = NDArray[np.uint8]
 def joined_units(dataset: AttributedDataset) -> Ints | None:
     """Units int64 [n] that never hold a picture apart: the data set's, those with a picture in common made one.
 
-    None where no two of them have one, so that they (or rows) are dealt as they are. A joined unit has the least number of its units.
-    Found once a data set: a sort of its names, 0.1 s for a million rows.
+    None where no two of them have one, so that they (or rows) are dealt as they are. A joined unit has the number of its least.
+    Found once for a data set, by a sort of its names.
     """
     key = "joined units"
     if key not in dataset.cache:
@@ -60,8 +59,8 @@ def share(one: AttributedDataset, other: AttributedDataset) -> bool:
 def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[AttributedDataset, Roles]]) -> Roles:
     """The role that each row's picture has in data sets that were dealt before: uint8 [n], `FREE` where none holds it.
 
-    `dealt`: data sets and the role of each of their rows. A picture of the unit (see `joined_units`) counts for all its rows. A unit
-    that trains somewhere, or validates here and tests there, is left out: role 3.
+    `dealt`: data sets and the role of each of their rows. A picture of a unit (see `joined_units`) counts for all its rows. A unit
+    that trains, or validates in one data set and tests in another, is left out: role 3.
     """
     held_as = np.zeros(dataset.n_base, dtype=np.uint8)
     for other, roles in dealt:
@@ -88,11 +87,11 @@ def held(dataset: AttributedDataset, other: AttributedDataset, roles: Roles) -> 
     return found
 
 
-def refused(number: int, what: str) -> InputError:
-    """The error for pictures that cannot be dealt apart, as the end of a sentence that begins with their number."""
-    return InputError(
-        "overlap", f"{number:,} picture{'s' if number != 1 else ''} {what}; leave rows out (keep), or say overlap: allowed"
-    )
+def refused(name: str, does: str, number: int, which: str) -> InputError:
+    """The error for pictures that the official split of a data set keeps from being dealt apart."""
+    many = f"{number:,} picture{'s' if number != 1 else ''}"
+    way_out = "leave rows out (keep), or say overlap: allowed"
+    return InputError("overlap", f"the official split of {name!r} {does} {many} {which}; {way_out}")
 
 
 def _own(dataset: AttributedDataset) -> Ints:

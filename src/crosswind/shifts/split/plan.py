@@ -38,8 +38,9 @@ class SetPlan:
       out.
 
     `draw`: how many; None is all of the role's rows in proportion to the law, and for a validation set of the first two laws their
-    share in training and validation together. `source`: another data set, whose rows are all for the sets that read it. `labels`:
-    a map from its classes to ours, None to leave a class out; classes of equal names need no entry.
+    share in training and validation together. `source`: another data set, whose rows are all for the sets that read it,
+    but for those whose pictures have another role where they are dealt first. `labels`: a map from its classes to ours, None to
+    leave a class out; classes of equal names need no entry.
     """
 
     role: str
@@ -73,9 +74,9 @@ class SplitPlan:
     and `split_seed`: which rows may be in which set. `sets`: the others, by name. `groups`, `environments`: the attributes whose
     cells (with the label, without it) a method may see; None is the shift's attributes that have two values in training, else
     all. `label_noise`, `dataset_size`: conditions. `sampler`: "uniform", "reweight" (cells in the shares of the test law),
-    "balanced" (each group the same) or {"mixture": p} (mass p on the supplements' rows). `overlap`: a picture that several rows show
-    has one role, and what an official split puts in two is an `InputError`; "allowed" leaves the parts of official splits and the
-    rows of other sources as they are. Raises `InputError` for another word.
+    "balanced" (each group the same) or {"mixture": p} (mass p on the supplements' rows). `overlap`: a picture that several rows
+    show has one role, and what an official split puts in two is an `InputError`; "allowed" leaves the parts of official splits and
+    the rows of other sources as they are. Raises `InputError` for another word.
     """
 
     label: str
