@@ -310,3 +310,44 @@ def test_both_ends_of_every_search_run(name: str, knob: str, value: Any) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_bf16_runs(name: str) -> None:
     assert tried(name, steps=4, precision="bf16").status == "finished"
+
+
+# -- no run is another method in silence --------------------------------------------------------------------------------------
+
+
+def _said(found: Any) -> Any:
+    return found.predictions["last"]["test"].logits
+
+
+def _settings(cls: type[Method]) -> list[dict[str, Any]]:
+    """Where the method declares its limit, and each setting at each word of its domain, true and false, and its closed ends."""
+    found = [{name: values[0] for name, values in place.items()} for place in cls.limit.also]
+    found += [dict(cls.limit.knobs)] if cls.limit.knobs else []
+    for item in knobs_of(cls):
+        ends = [item.domain[1:].partition(",")[0]] if item.domain.startswith("[") else []
+        words = [word.strip() for word in item.domain.strip("{}").split(",")] if item.domain.startswith("{") else []
+        whole = item.annotation.startswith("int")
+        values: list[Any] = [True, False] if item.annotation == "bool" else [*words, *(int(x) if whole else float(x) for x in ends)]
+        found += [{item.name: value} for value in values]
+    return found
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_run_that_gives_what_its_limit_gives_doubts_itself(name: str) -> None:
+    """At every setting, and in a run of one step: a method that did nothing never ends in a row that does not say so."""
+    cls = cls_of(name)
+    silent = []
+    # A discriminator of one hidden unit may be dead from its start, whatever its settings.
+    own = [knobs for knobs in _settings(cls) if (name, *knobs) != ("dann", "width")]
+    cases = [*((knobs, 6) for knobs in own), (dict.fromkeys(cls.needs.switches, 0), 1)]
+    limits = {steps: tried(name, made(name, **cls.limit.knobs), steps=steps) for steps in (1, 6)}
+    assert all(limits[steps].doubts["last"] and limits[steps].doubts["best-id"] for steps in limits)
+    for knobs, steps in cases:
+        found = tried(name, made(name, **knobs), steps=steps)
+        if np.abs(_said(found) - _said(limits[steps])).max() < 1e-7 and not found.doubts["best-id"]:
+            silent.append((knobs, steps))
+    assert not silent
+
+
+def test_an_untrained_network_says_so() -> None:
+    assert run(ERM(), steps=0).warnings == ["erm took no step, so its networks are as they began"]

@@ -107,6 +107,7 @@ class Reversal(Method):
     registered_name = "reversal"
     limit = Limit.none("a reference")
     needs = DANN.needs
+    state = DANN.state  # one run has what the other has
     weight: float = 0.5
 
     def modules(self, info: Info, make_model: Any) -> Modules:
@@ -213,3 +214,9 @@ def test_one_environment_is_refused() -> None:
     one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
     with pytest.raises(NeedsError, match="'dann' needs at least two environments with training rows, only 'red' has any"):
         run(DANN(), one)
+
+
+def test_a_ramp_of_one_step_says_that_it_asked_nothing() -> None:
+    told = ["dann: the run has one step, at which the ramp is 0, so nothing was asked of the features"]
+    assert run(DANN(), steps=1).warnings == told
+    assert run(DANN(schedule="constant"), steps=1).warnings == run(DANN(), steps=2).warnings == []

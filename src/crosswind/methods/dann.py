@@ -91,6 +91,16 @@ class DANN(Method):
     version = 1
     family = {"wiles2022": "domain generalisation"}
 
+    def state(self, info: Info) -> State:
+        """`steps` int64 []: of the run, at most."""
+        return {"steps": torch.tensor(info.steps)}
+
+    def doubts(self, state: State) -> list[str]:
+        """The ramp begins at 0, so that a single step has nothing of it."""
+        if self.schedule == "constant" or int(state["steps"]) > 1:
+            return []
+        return ["the run has one step, at which the ramp is 0, so nothing was asked of the features"]
+
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
         """The model, and a perceptron from its features to logits of environments, one for each name."""
         model = make_model()

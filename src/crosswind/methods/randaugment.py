@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-import torch
-
 from crosswind.core.knobs import Limit, Needs, choose, knob
 from crosswind.core.registry import register
-from crosswind.methods.base import Info, Method, State
+from crosswind.methods.base import Method
 from crosswind.transforms.base import Transform
 from crosswind.transforms.policies import randaugment
-from crosswind.transforms.policies.operations import OPERATIONS, levels
 
 __all__ = ["RandAugment"]
 
 BINS = 31  # levels of magnitude, as in torchvision
-_ALWAYS = ("all", "solarize", "autocontrast", "equalize")  # change some pictures at every magnitude
 
 
 @final
@@ -98,23 +94,3 @@ class RandAugment(Method):
         if self.count == 0:
             return (None,)
         return (randaugment.RandAugment(count=self.count, magnitude=self.magnitude, bins=BINS, operations=self.operations),)
-
-    def state(self, info: Info) -> State:
-        """`idle` bool []: whether pictures of this size stay as they are."""
-        return {"idle": torch.tensor(self._idle((info.input_shape[-2], info.input_shape[-1])))}
-
-    def doubts(self, state: State) -> list[str]:
-        """An operation that does nothing makes it ERM."""
-        if not bool(state["idle"]):
-            return []
-        what = "no operation is done" if self.count == 0 else f"{self.operations!r} does nothing at magnitude {self.magnitude}"
-        return [f"{what} to pictures of this size, so this run is ERM"]
-
-    def _idle(self, size: tuple[int, int]) -> bool:
-        if self.count == 0 or self.operations in _ALWAYS:
-            return self.count == 0
-        strength = float(levels("randaugment", BINS, size)[OPERATIONS.index(self.operations), self.magnitude])
-        if self.operations == "posterize":
-            return strength == 8  # bits that stay
-        # Translations are whole pixels.
-        return int(strength) == 0 if self.operations.startswith("translate") else strength == 0

@@ -77,6 +77,7 @@ def execute(
         profile=traced,
     )
     wanted = list(trajectory.predictions)  # every rule that was followed: a study may ask for another one without training again
+    diverged = [] if trajectory.status == "finished" else ["the run diverged, and is scored as it was then"]
     entries = []
     for rule in wanted:
         for set_name, predictions in trajectory.predictions[rule].items():
@@ -85,7 +86,7 @@ def execute(
             metrics["role"] = "validation" if set_name in split.validation else "test"
             metrics["selected_step"] = trajectory.selections[rule].step
             metrics["ties"] = trajectory.selections[rule].ties
-            metrics["doubts"] = trajectory.doubts[rule]
+            metrics["doubts"] = [*trajectory.doubts[rule], *diverged]
             metrics["train_shared"] = split.report["train_shared"]
             entries.append({"rule": rule, "set": set_name, "metrics": metrics})
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError
 from crosswind.core.knobs import knobs_of
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import split_rows
+from crosswind.data.derive import split_rows, training_keys
 from crosswind.methods.base import Info, Method, check_needs
 from crosswind.training.device import check_device
 from crosswind.training.orders import undrawn
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from crosswind.shifts.split import RowSet, Split
 
-__all__ = ["check_run", "run_doubts"]
+__all__ = ["changes_nothing", "check_run", "run_doubts"]
 
 
 def check_run(
@@ -68,13 +68,33 @@ def run_doubts(
     name = method.registered_name  # type: ignore[attr-defined]
     own = method.doubts(dict(state))
     found = doubts(replace(_pairing(method, split, info), lots=_smallest_lot(method, split, images)))
+    if not any(text.startswith("is ") for text in found) and changes_nothing(method, info.input_shape):
+        found.append("changes no picture of this size at these settings: tried on noise, all stayed as they were")
     if own:
         found = [text for text in found if not text.startswith("is ")]  # it knows better why it is another method
+    if selections["last"].step == 0:
+        found.append("took no step, so its networks are as they began")
     common = [*(f"{name}: {text}" for text in own), *(f"{name} {text}" for text in found)]
     return {
         rule: [*common, *_rule_doubts(method, split, info, item, selections["last"].step, start)]
         for rule, item in selections.items()
     }
+
+
+def changes_nothing(method: Method, shape: tuple[int, ...]) -> bool:
+    """Whether the method augments pictures, and none of some noise of this shape (c, h, w) is changed by it.
+
+    Of two kinds: levels over the whole range, which equalising the contrast leaves alone, and over half of it.
+    """
+    views = [view for view in method.views() if view is not None]
+    if not views:
+        return False
+    import torch
+
+    many = 16
+    noise = torch.randint(0, 256, (many, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    keys = training_keys(np.arange(many), 0, 0)
+    return all(torch.equal(view(x, keys), x) for view in views for x in (noise, noise // 2 + 64))
 
 
 def _rule_doubts(method: Method, split: Split, info: Info, item: Selection, end: int, start: int) -> list[str]:
