@@ -33,8 +33,8 @@ class IRM(Method):
     Assumes: at least two environments with training rows; refused otherwise, since one has no invariance to ask for. Each batch
         holds equal shares of them (`needs.sampler`), as in DomainBed. A run that ends before its switch is refused too.
     Knobs: the defaults are DomainBed's, whole: penalty_weight 100, the switch after a tenth of the run (500 of 5,001 steps there),
-        estimate "halves", reset true, rescale false. As a share the switch is reached in a run of any length; `anneal_steps: 500` is
-        theirs in steps, and with 100 the setting of Jeon et al. 2025, in at most 10,000 steps. Adam begins anew at the switch, since
+        estimate "halves", reset true, rescale false. As a share the switch is reached in a run of any length; `anneal_steps: 500`
+        is theirs in steps, and with 100 that of Jeon et al. 2025, in at most 10,000 steps. Adam begins anew at the switch, since
         its moments are of another loss's gradients. The recipe of the authors' experiments (Coloured MNIST) is another: estimate
         "squared", reset false, rescale true (the whole loss is divided by lambda where that is above 1), and a weight and a switch
         tuned by a random search. Adam without weight decay hardly feels rescale, plain gradient descent takes steps lambda
