@@ -33,9 +33,10 @@ class BNAdapt(Method):
         that attribute of the test rows and their inputs, never a label, and validation sets are predicted without it. With null
         an evaluation set is one lot. A model without batch norm, on which it would be ERM, is refused.
     Knobs: test_size null, as the authors mean n: the number of test rows in the lot. source_size N 0, their full adaptation, that
-        of the abstract and of their released code's first table: the statistics are then the test rows' alone, whatever n. With
-        lots of a few rows these are unsure, and the authors choose N above 0, of 1 to 1024, by the size of the lot. Only N / n
-        matters. Wiles et al. 2022 set N 100 and n 10 whatever the lot has.
+        of the abstract: the statistics are then the test rows' alone, whatever n. Those of a few rows are unsure, and the authors
+        choose N above 0, of 1 to 1024, by the size of the lot. Only N / n matters. Wiles et al. 2022 set N 100 and n 10 whatever
+        the lot has. Measured on digits of less contrast, in lots of 8 (small network, 150 steps, 2 seeds): right on 0.45 at N 0,
+        on 0.16 at N 16, on 0.11 at theirs, on 0.10 with ERM; in one lot of 360 rows on 0.47, 0.47, 0.12 and 0.11.
     Limits: at n = 0 it is "erm".
     Deviations: mu_t and var_t are measured on all rows of the lot, where the authors' code takes those of each batch.
         Where they fill more than one evaluation batch, a layer's inputs are those made with the statistics of each batch, and the
