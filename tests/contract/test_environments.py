@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crosswind.core.errors import InputError, NeedsError
-from crosswind.core.registry import listing
+from crosswind.core.registry import Facts, listing
 from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
@@ -98,7 +98,9 @@ def test_single_environment_is_doubted_at_planning(name: str) -> None:
         assert any(text.endswith(told) for text in plan.warnings) == warned
 
 
-@pytest.mark.parametrize("name", [item.name for item in FACTS if item.needs and item.needs.switches])
-def test_default_switch_beyond_a_short_run_is_refused_at_planning(name: str) -> None:
-    with pytest.raises(InputError, match=rf"methods.{name} .*the switch at step \d+ lies beyond the run's last step, 11"):
-        planned(methods={"erm": {}, name: {}})
+@pytest.mark.parametrize("item", [item for item in FACTS if item.needs and item.needs.switches], ids=lambda item: item.name)
+def test_default_switch_is_reached_in_a_short_run_and_a_step_beyond_it_is_refused_at_planning(item: Facts) -> None:
+    assert planned(methods={"erm": {}, item.name: {}}).runs
+    beyond = dict.fromkeys(item.needs.switches, 12) if item.needs else {}
+    with pytest.raises(InputError, match=rf"methods.{item.name} .*the switch at step 12 lies beyond the run's last step, 11"):
+        planned(methods={"erm": {}, item.name: beyond})

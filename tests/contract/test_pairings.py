@@ -161,7 +161,7 @@ PAIRINGS: dict[str, Pairing] = {
         settings=at(4), of=switches, refused=everybody, words="step 4 lies beyond the run's last step, 3"
     ),
     "a switch beyond the epochs": Pairing(
-        {"training": {"epochs": 0.3, "steps": 1000}}, settings=lambda item: {}, of=switches, refused=everybody, words="lies beyond"
+        {"training": {"epochs": 0.3, "steps": 1000}}, settings=at(500), of=switches, refused=everybody, words="lies beyond"
     ),
     "a sampler by the test law": Pairing(
         {"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced", words="only among the rows of each"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from crosswind.methods.bn_adapt import BNAdapt
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model
 
+WILES: dict[str, float] = {"source_size": 100.0, "test_size": 10.0}
+
 
 def handed(x: Tensor, batch: int = 1000) -> Unlabelled:
     def batches() -> Iterator[Tensor]:
@@ -32,18 +35,31 @@ def adapted(method: BNAdapt, model: nn.Module, x: Tensor, batch: int = 1000) -> 
 
 
 @pytest.mark.parametrize("batch", [4, 3, 1])
-def test_statistics_by_hand(batch: int) -> None:
+@pytest.mark.parametrize(
+    ("knobs", "mean", "variance"),
+    [
+        (WILES, 340 / 110, (400 + 560 / 3) / 110),
+        ({"source_size": 12.0}, (12 * 2 + 4 * 14) / 16, (12 * 4 + 4 * 56 / 3) / 16),
+        ({}, 14.0, 56 / 3),
+        ({"test_size": 0.0}, 2.0, 4.0),
+    ],
+    ids=["wiles2022", "n by the rows of the lot", "default", "n 0"],
+)
+def test_statistics_by_hand(knobs: dict[str, Any], mean: float, variance: float, batch: int) -> None:
     """Source mean 2, variance 4. Test values 10, 12, 14, 20: mean 14, squared distances 16 + 4 + 0 + 36 = 56, variance 56/3.
 
-    N = 100, n = 10: mean (100 x 2 + 10 x 14) / 110 = 340/110; variance (100 x 4 + 10 x 56/3) / 110 = (400 + 560/3) / 110.
-    However the rows come in batches.
+    N = 100, n = 10: mean (100 x 2 + 10 x 14) / 110 = 340/110; variance (100 x 4 + 10 x 56/3) / 110 = (400 + 560/3) / 110. With
+    n left out it is 4, the rows of the lot; with N = 0 the test's statistics stand alone; with both 0 nothing is adapted. However
+    the rows come in batches.
     """
     norm = nn.BatchNorm1d(1, dtype=torch.float64)
     norm.running_mean.fill_(2.0)  # type: ignore[union-attr]
     norm.running_var.fill_(4.0)  # type: ignore[union-attr]
-    found = adapted(BNAdapt(), nn.Sequential(norm), torch.tensor([[10.0], [12.0], [14.0], [20.0]], dtype=torch.float64), batch)[0]
-    assert float(found.running_mean) == pytest.approx(340 / 110)
-    assert float(found.running_var) == pytest.approx((400 + 560 / 3) / 110)
+    found = adapted(
+        BNAdapt(**knobs), nn.Sequential(norm), torch.tensor([[10.0], [12.0], [14.0], [20.0]], dtype=torch.float64), batch
+    )[0]
+    assert float(found.running_mean) == pytest.approx(mean)
+    assert float(found.running_var) == pytest.approx(variance)
     assert float(norm.running_mean) == 2.0  # type: ignore[arg-type]
 
 
@@ -68,12 +84,12 @@ def test_one_pass_is_layer_after_layer() -> None:
         mean, var = values.mean((0, 2, 3)), values.var((0, 2, 3), ddof=1)
         norm.running_mean.copy_(torch.from_numpy(100 / 110 * norm.running_mean.numpy() + 10 / 110 * mean))  # type: ignore[union-attr]
         norm.running_var.copy_(torch.from_numpy(100 / 110 * norm.running_var.numpy() + 10 / 110 * var))  # type: ignore[union-attr]
-    found = adapted(BNAdapt(), model, x)
+    found = adapted(BNAdapt(**WILES), model, x)
     with torch.inference_mode():
         assert torch.allclose(found(x), reference(x), atol=1e-12)
         assert not torch.allclose(found(x), model.eval()(x), atol=1e-3)
         for batch in (10, 7):  # pooled over batches it is near that
-            apart = (adapted(BNAdapt(), model, x, batch)(x) - reference(x)).abs().max()
+            apart = (adapted(BNAdapt(**WILES), model, x, batch)(x) - reference(x)).abs().max()
             assert 0 < apart < 0.1 * (reference(x) - model(x)).abs().max()
 
 

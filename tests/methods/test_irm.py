@@ -29,6 +29,11 @@ def batch(z: list[float], environment: list[int], step: int = 500) -> Batch:
     return Batch(x, zeros, torch.arange(len(z)), zeros, torch.tensor(environment), step=step)
 
 
+def squared(**knobs: Any) -> IRM:
+    """With the square of the mean slope as its penalty, and the switch at step 500."""
+    return IRM(**{"estimate": "squared", "anneal_steps": 500, **knobs})
+
+
 def loss(method: IRM, given: Batch, many: int = 3) -> dict[str, Any]:
     found = method.loss({"model": nn.Identity()}, given, method.state(info(*[1] * many)))
     return {"total": found.total, **{name: float(value) for name, value in found.terms.items()}}
@@ -43,14 +48,14 @@ def test_loss_by_hand() -> None:
     ln 4 - ln3/4 + 5/16 ln^2 3.
     """
     given = batch([LOG3, -LOG3, -LOG3], [0, 0, 1])
-    found = loss(IRM(penalty_weight=8.0), given)
+    found = loss(squared(penalty_weight=8.0), given)
     assert found["risk"] == pytest.approx(math.log(4) - LOG3 / 4)
     assert found["penalty"] == pytest.approx(5 / 16 * LOG3**2)
     assert found["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 2 * LOG3**2)
-    earlier = loss(IRM(penalty_weight=8.0), replace(given, step=499))
+    earlier = loss(squared(penalty_weight=8.0), replace(given, step=499))
     assert earlier["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 16 * LOG3**2)
-    assert loss(IRM(penalty_weight=8.0, rescale=True), given)["total"].item() == pytest.approx(found["total"].item() / 8)
-    assert loss(IRM(penalty_weight=0.5, rescale=True), given)["total"].item() == pytest.approx(
+    assert loss(squared(penalty_weight=8.0, rescale=True), given)["total"].item() == pytest.approx(found["total"].item() / 8)
+    assert loss(squared(penalty_weight=0.5, rescale=True), given)["total"].item() == pytest.approx(
         math.log(4) - LOG3 / 4 + 5 / 32 * LOG3**2  # a weight below 1 divides nothing
     )
 
@@ -99,7 +104,7 @@ def test_closed_form_is_the_scale_differentiated() -> None:
         x = (3 * torch.randn(n, 5, generator=generator, dtype=torch.float64)).requires_grad_()
         y, environment = (torch.randint(many, (n,), generator=generator) for many in (5, 4))
         given = Batch(x, y, torch.arange(n), y, environment, step=500)
-        fast, reference = loss(IRM(penalty_weight=7.0), given, 4)["total"], slow(x, given, 7.0)
+        fast, reference = loss(squared(penalty_weight=7.0), given, 4)["total"], slow(x, given, 7.0)
         assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
         gradients = [torch.autograd.grad(total, x)[0] for total in (fast, reference)]
         assert gradients[0].abs().max() > 1e-3 and torch.allclose(*gradients, rtol=1e-10, atol=1e-14)
@@ -119,11 +124,11 @@ def test_environments_of_one_row_and_absent_ones_give_numbers(estimate: str, env
 
 def test_huge_and_half_precision_logits_give_numbers() -> None:
     given = batch([1e4, -1e4], [0, 1])
-    assert loss(IRM(), given)["penalty"] == pytest.approx(1e8 / 2)
+    assert loss(squared(), given)["penalty"] == pytest.approx(1e8 / 2)
     coarse = replace(given, x=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).bfloat16())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = loss(IRM(), coarse)["total"]
-    exact = loss(IRM(), replace(coarse, x=coarse.x.double()))["total"]
+        found = loss(squared(), coarse)["total"]
+    exact = loss(squared(), replace(coarse, x=coarse.x.double()))["total"]
     assert found.dtype == torch.float32 and found.item() == pytest.approx(exact.item(), rel=1e-5)
 
 
@@ -164,14 +169,29 @@ def test_run_stopped_about_the_switch_goes_on_with_equal_bits(at: int, tmp_path:
     assert same_weights(run(method), run(method, checkpoint=tmp_path / "run"))
 
 
-def test_defaults_in_a_run_too_short_are_refused() -> None:
-    """The default switch at 500 would never come: the run would end with weight 1 and be called IRM."""
+def test_a_switch_that_is_a_share_lies_there_in_a_run_of_any_length() -> None:
+    """A tenth of 20 steps is step 2, of 30 step 3; a run of one step is over before any switch of it but one at 0."""
+    for steps, at in ((20, 2), (30, 3), (40, 4)):
+        settings = {"steps": steps, "validate_every": steps, "patience": None}
+        assert same_weights(*(run(IRM(anneal_steps=switch), **settings) for switch in (0.1, at)))
+        assert not same_weights(*(run(IRM(anneal_steps=switch), **settings) for switch in (0.1, at + 1)))
+
+
+def test_defaults_are_reached_in_short_runs_and_a_step_beyond_the_end_is_refused() -> None:
+    """The switch of DomainBed, at step 500, would never come in a shorter run: it would end with weight 1 and be called IRM."""
+    assert run(IRM(), steps=12).warnings == []
     for steps in (12, 500):
         with pytest.raises(
             InputError, match=f"method.anneal_steps: the switch at step 500 lies beyond the run's last step, {steps - 1}"
         ):
-            run(IRM(), steps=steps)
-    assert run(IRM(), steps=501, validate_every=100, patience=None).warnings == []
+            run(IRM(anneal_steps=500), steps=steps)
+    assert run(IRM(anneal_steps=500), steps=501, validate_every=100, patience=None).warnings == []
+
+
+def test_defaults_are_domainbeds() -> None:
+    """Of its 5,001 steps the switch is at 500; the penalty is the product of halves, and Adam begins anew."""
+    assert IRM() == IRM(penalty_weight=100.0, anneal_steps=0.1, estimate="halves", reset=True, rescale=False)
+    assert IRM().switch_steps(5001) == (500,)
 
 
 def test_no_stop_rule_makes_it_erm_in_silence() -> None:
@@ -195,7 +215,7 @@ def test_penalty_is_brought_down() -> None:
     wrong = (sets.train.environment == 0) & (np.arange(60) % 8 < 4)
     noisy = with_train(sets, label=np.where(wrong, 1 - sets.train.label, sets.train.label))
     ended = {
-        weight: run(IRM(penalty_weight=weight, anneal_steps=0), noisy, steps=200, patience=None).history[-1]["train"]["penalty"]
+        weight: run(squared(penalty_weight=weight, anneal_steps=0), noisy, steps=200, patience=None).history[-1]["train"]["penalty"]
         for weight in (0.0, 100.0)
     }
     assert ended[100.0] < ended[0.0] / 50

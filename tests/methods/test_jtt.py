@@ -21,6 +21,8 @@ from crosswind.studies.run import _base_weights
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 
+WILES = JTT(fit_at=None, first=0.5)
+
 
 class Asked:
     """What `stage` needs of the loop: labels, and logits that the base network gives."""
@@ -72,7 +74,7 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
     sets = noisy()
     chosen = TrainingSettings.of({"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32})
     model = ModelSpec("small-cnn", {})
-    base = fit(ERM(), sets, {"tiny": DATA}, model, base_settings(chosen, JTT.needs, {"first": 0.5}), 0)  # type: ignore[arg-type]
+    base = fit(ERM(), sets, {"tiny": DATA}, model, base_settings(chosen, JTT.needs, vars(WILES)), 0)  # type: ignore[arg-type]
     assert base.history[-1]["step"] == 6
     net = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
     net.load_state_dict({key.removeprefix("model."): value for key, value in base.weights("last").items()})
@@ -82,7 +84,7 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
         x = torch.from_numpy(DATA.pixels(np.array([row]))).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.inference_mode():
             wrong.append(int(net(x).argmax()) != bool(sets.train.label[row]))
-    found = fit(JTT(), sets, {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
+    found = fit(WILES, sets, {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
     assert found.weights("last")["state/wrong"].tolist() == wrong
     assert 5 <= sum(wrong) <= 40
     true = [left != (right != truth) for left, right, truth in zip(wrong, sets.train.label, sets.train.true_label, strict=True)]
@@ -91,16 +93,17 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
 
 def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_weights() -> None:
     given = TrainingSettings.of({"steps": 101, "epochs": 7.0, "patience": 3, "stop_at": 0.5, "lr": 0.01})
-    first = base_settings(given, JTT.needs, {"first": 0.5})
+    first = base_settings(given, JTT.needs, vars(WILES))
     assert (first.steps, first.epochs, first.patience, first.stop_at, first.lr) == (51, 3.5, None, None, 0.01)
-    assert base_settings(replace(given, epochs=None), JTT.needs, {"first": 0.5}).epochs is None
+    assert first.fit_at is None and base_settings(given, JTT.needs, vars(JTT())).fit_at == 0.9
+    assert base_settings(replace(given, epochs=None), JTT.needs, vars(WILES)).epochs is None
     # The weights of the base run's best step are others, and give another error set.
     settings = {"steps": 40, "lr": 3e-2, "validate_every": 2, "patience": None}
     base = run(ERM(), noisy(), **{**settings, "steps": 20})
     assert base.selections["best-id"].step < 20
-    alone = run(JTT(), noisy(), **settings)
-    assert same_weights(alone, run(JTT(), noisy(), base=base.weights("last"), **settings))
-    assert not same_weights(alone, run(JTT(), noisy(), base=base.weights("best-id"), **settings))
+    alone = run(WILES, noisy(), **settings)
+    assert same_weights(alone, run(WILES, noisy(), base=base.weights("last"), **settings))
+    assert not same_weights(alone, run(WILES, noisy(), base=base.weights("best-id"), **settings))
 
 
 @pytest.mark.parametrize(("method", "equal"), [(JTT(up=1), True), (JTT(up=2), False)], ids=["limit", "twice"])
@@ -124,6 +127,7 @@ class Watched(Method):
 
     up: int = 20
     first: float = 0.5
+    fit_at: float | None = None
     registered_name = "watched"
     needs = JTT.needs
     state, stage, doubts = JTT.state, JTT.stage, JTT.doubts
@@ -145,17 +149,19 @@ def test_second_training_starts_fresh_from_the_weights_and_batches_of_erm(seed: 
     assert {row["stage"] for row in found.history} == {"main"} and found.history[-1]["step"] == 12
 
 
-def test_nothing_wrong_is_erm_and_says_so() -> None:
-    easy = split(8)
-    found = run(JTT(), easy, steps=200, lr=1e-2, patience=None)
+def test_half_of_a_run_on_few_rows_leaves_no_error_set_and_the_default_does() -> None:
+    """Where no row is left wrong the run is ERM and says so; the default's first training ends while some are."""
+    few, settings = noisy(), {"steps": 600, "lr": 2e-2, "patience": None, "validate_every": 600}
+    found = run(WILES, few, **settings)
     assert int(found.weights("last")["state/wrong"].sum()) == 0
-    assert [text.split(",")[0] for text in found.warnings] == ["jtt: the first network got no training row wrong"]
-    assert (
-        JTT()
-        .doubts({"wrong": torch.tensor([True, True]), "answered": torch.tensor(True)})[0]
-        .startswith("the first network got every training row wrong")
-    )
-    assert run(JTT(), noisy()).warnings == []
+    assert found.warnings == ["jtt: the first network got no training row wrong, so this run is ERM; lower `fit_at` or `first`"]
+    found = run(JTT(), few, **settings)
+    assert 0 < int(found.weights("last")["state/wrong"].sum()) <= 6 and found.warnings == []
+
+
+def test_an_error_set_of_all_rows_is_told_of() -> None:
+    state = {"wrong": torch.tensor([True, True]), "answered": torch.tensor(True)}
+    assert JTT().doubts(state) == ["the first network got every training row wrong, so this run is ERM; raise `fit_at` or `first`"]
 
 
 def test_a_first_network_that_diverged_is_told_of() -> None:

@@ -178,6 +178,23 @@ def test_stop_at_ends_at_once() -> None:
     assert [row["step"] for row in found.history] == [1, 2]
 
 
+def test_fit_at_ends_after_the_first_pass_that_leaves_so_many_training_rows_right() -> None:
+    """60 rows in batches of 16: a pass has ended after 4, 8, 12 ... steps, and only then the rows are asked."""
+    settings: dict[str, Any] = {"patience": None, "lr": 3e-3, "validate_every": 7}
+    asked = replace(split(), evaluation={"train": split().train})
+    right = []
+    for steps in range(4, 41, 4):
+        said = run(ERM(), asked, steps=steps, **settings).predictions["last"]["train"]
+        right.append(float((said.answer == split().train.label).mean()))
+    wanted = right[5]
+    ends = 4 * (1 + next(place for place, share in enumerate(right) if share >= wanted))
+    assert 4 < ends < 40 and right[0] < wanted
+    found = run(ERM(), steps=40, fit_at=wanted, **settings)
+    assert found.history[-1]["step"] == ends
+    assert same_weights(found, run(ERM(), steps=ends, **settings))
+    assert run(ERM(), steps=8, validate_every=8, lr=1e-9, fit_at=1.0).history[-1]["step"] == 8  # never reached
+
+
 def test_last_step_is_validated_though_no_multiple() -> None:
     assert [row["step"] for row in run(ERM(), steps=7, validate_every=4).history] == [4, 7]
 

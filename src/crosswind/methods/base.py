@@ -103,7 +103,8 @@ class Batch:
     [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example carries its
     parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64 [n]: cell;
     `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step` counts from 0 in
-    each stage, `epoch` is that of the first row, `progress` = step / length of the stage, in [0, 1). `stage` is the stage's name.
+    each stage, `steps` is the stage's length, `epoch` is that of the first row, `progress` = step / steps, in [0, 1). `stage` is
+    the stage's name.
     """
 
     x: Tensor
@@ -117,6 +118,7 @@ class Batch:
     epoch: int = 0
     progress: float = 0.0
     stage: str = "main"
+    steps: int = 0
 
 
 @dataclass(frozen=True)

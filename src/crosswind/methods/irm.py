@@ -24,20 +24,21 @@ class IRM(Method):
 
     Objective: with R_e(w) the mean cross-entropy of environment e when the logits are multiplied by the scale w,
         min over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]
-    (their IRMv1), E the environments that the batch shows. lambda is 1 for `anneal_steps` steps and `penalty_weight`
+    (their IRMv1), E the environments that the batch shows. lambda is 1 up to the switch at `anneal_steps` and `penalty_weight`
     from then on. The slope of one row's loss is sum_k (p_k - [k = y]) z_k for logits z and probabilities p, and dR_e/dw is its
     mean over the environment's rows, so no second pass is needed. `estimate`:
         squared   the square of that mean over the batch's rows; with n rows it is too large by the slopes' variance / n
         halves    the product of the means over two halves of the environment's rows, every other row to each; right on average,
                   and so negative at times (their appendix D). An environment of one row has no halves: it adds no penalty.
     Assumes: at least two environments with training rows; refused otherwise, since one has no invariance to ask for. Each batch
-        holds equal shares of them (`needs.sampler`), as in DomainBed. A run of `anneal_steps` steps or fewer is refused too.
-    Knobs: penalty_weight 100 and anneal_steps 500 as in DomainBed and Jeon et al. 2025 (lambda 1 while annealing, 100
-        after, 500 steps); Wiles et al. 2022 searched weights from 0.01 to 10. estimate "squared", the authors'
-        experiments; DomainBed and WILDS take "halves". reset true: DomainBed and WILDS begin Adam anew at the switch, whose
-        moments are of another loss's gradients; the authors' code does not. rescale false: the authors' experiment divides the
-        whole loss by lambda where that is above 1, DomainBed and WILDS do not; Adam without weight decay hardly feels it,
-        plain gradient descent takes steps lambda times as short.
+        holds equal shares of them (`needs.sampler`), as in DomainBed. A run that ends before its switch is refused too.
+    Knobs: the defaults are DomainBed's, whole: penalty_weight 100, the switch after a tenth of the run (500 of 5,001 steps there),
+        estimate "halves", reset true, rescale false. As a share the switch is reached in a run of any length; `anneal_steps: 500`
+        is theirs in steps, and with 100 that of Jeon et al. 2025, in at most 10,000 steps. Adam begins anew at the switch, since
+        its moments are of another loss's gradients. The recipe of the authors' experiments (Coloured MNIST) is another: estimate
+        "squared", reset false, rescale true (the whole loss is divided by lambda where that is above 1), and a weight and a switch
+        tuned by a random search. Adam without weight decay hardly feels rescale, plain gradient descent takes steps lambda
+        times as short. Wiles et al. 2022 searched weights from 0.01 to 10.
     Limits: at anneal_steps = 0 and penalty_weight = 0 the loss is 1/E sum_e R_e ("erm-environment-mean"), which is the batch's
         mean where environments have equal shares of it.
     Deviations: means over environments where the paper writes sums, so lambda is comparable whatever their number; environments
@@ -53,26 +54,26 @@ class IRM(Method):
         domain="[0, inf)",
         search=log(1e-1, 1e5),
         grid={"wiles2022": [0.01, 0.1, 1.0, 10.0], "jeon2025": [100.0]},
-        source="DomainBed; Jeon et al. 2025",
+        source="DomainBed",
         doc="lambda after the switch",
     )
-    anneal_steps: int = knob(
-        500,
+    anneal_steps: int | float = knob(
+        0.1,
         domain="[0, inf)",
         grid={"jeon2025": [500]},
-        source="DomainBed; Jeon et al. 2025",
-        doc="steps with lambda 1, before the switch to penalty_weight; fewer than the run has",
+        source="DomainBed: 500 of 5,001 steps",
+        doc="steps with lambda 1 before the switch to penalty_weight, fewer than the run has; below 1 a share of the run",
     )
     estimate: str = knob(
-        "squared",
+        "halves",
         domain="{squared, halves}",
-        source="Arjovsky et al. 2019, released experiments; halves: appendix D",
+        source="DomainBed; Arjovsky et al. 2019, appendix D (squared: their released experiments)",
         doc="the penalty: squared mean slope, or the product of those of two halves",
     )
-    reset: bool = knob(True, source="DomainBed, WILDS", doc="whether the optimiser begins anew at the switch")
+    reset: bool = knob(True, source="DomainBed", doc="whether the optimiser begins anew at the switch")
     rescale: bool = knob(
         False,
-        source="DomainBed, WILDS; true: Arjovsky et al. 2019, released experiments",
+        source="DomainBed; true: Arjovsky et al. 2019, released experiments",
         doc="whether the whole loss is divided by a lambda above 1",
     )
 
@@ -87,7 +88,7 @@ class IRM(Method):
 
     def update(self, tools: Tools, batch: Batch) -> Loss:
         """One descent; before the first one with the new weight the optimiser begins anew."""
-        if self.reset and batch.step == self.anneal_steps:
+        if self.reset and batch.step == self._switch(batch):
             tools.reset("main")
         return super().update(tools, batch)
 
@@ -99,11 +100,15 @@ class IRM(Method):
         risks, counts = group_means(row_losses(logits, batch.y), batch.environment, many)
         risk = risks.sum() / (counts > 0).sum()
         penalty = self._penalty(_slopes(logits, batch.y), batch.environment, many)
-        weight = 1.0 if batch.step < self.anneal_steps else self.penalty_weight
+        weight = 1.0 if batch.step < self._switch(batch) else self.penalty_weight
         total = risk + weight * penalty
         if self.rescale and weight > 1.0:
             total = total / weight
         return Loss(total, {"risk": risk.detach(), "penalty": penalty.detach()})
+
+    def _switch(self, batch: Batch) -> int:
+        """The first step with `penalty_weight`."""
+        return self.switch_steps(batch.steps)[0]
 
     def _penalty(self, slopes: Tensor, environment: Tensor, many: int) -> Tensor:
         """The mean penalty of the environments that have one, a scalar; slopes [n], environment int64 [n] in [0, many)."""

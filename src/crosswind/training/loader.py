@@ -191,6 +191,7 @@ class TrainingRows:
             epoch=epoch,
             progress=step / max(length, 1),
             stage=self._stage.name,
+            steps=length,
         )
 
     def _values_at(

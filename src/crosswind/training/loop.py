@@ -235,9 +235,20 @@ class _Run:
             seconds["data"] += ready - ended
             ended = clock()
             seconds["step"] += ended - ready
-            if self.step % every == 0 or self.step >= length:
-                self._validate()
+            fitted = self._fitted()
+            if fitted or self.step % every == 0 or self.step >= length:
+                self._validate(fitted)
                 ended = clock()
+
+    def _fitted(self) -> bool:
+        """Whether a pass over the training rows has ended and so many of them are right that the run stops."""
+        wanted = self.settings.fit_at
+        if wanted is None or not self.stage.stop or self.step % math.ceil(self.info.steps_per_epoch):
+            return False
+        with self.meter.part("evaluation", "validation"):
+            said = self.tools.predict()
+            answers = said.label if said.logits is None else said.logits.argmax(1)
+            return float((answers == self.tools.y.cpu()).double().mean()) >= wanted
 
     def _log(self, loss: Loss) -> None:
         self.logged.setdefault("loss", []).append(loss.total.detach())
@@ -246,7 +257,7 @@ class _Run:
 
     # -- validation --------------------------------------------------------------------------------------------------------
 
-    def _validate(self) -> None:
+    def _validate(self, fitted: bool = False) -> None:
         self.meter.settle("data")
         with self.meter.part("step"):
             finished_work(self.settings.device)
@@ -261,7 +272,7 @@ class _Run:
         stopped = self.stage.stop and "validation" in scores and self.stopper.offer(total, scores["validation"].accuracy)
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
-        self.stage_over = stopped or self.over or self.step >= self.length
+        self.stage_over = stopped or fitted or self.over or self.step >= self.length
         self.history.append(
             {
                 "stage": self.stage.name,

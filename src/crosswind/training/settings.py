@@ -59,6 +59,11 @@ class TrainingSettings:
         20, domain="[1, inf)", source="Jeon et al. 2025", doc="validations without a new best after which the run stops"
     )
     stop_at: float | None = knob(None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops")
+    fit_at: float | None = knob(
+        None,
+        domain="(0, 1]",
+        doc="share of right training rows at which the run stops, all of them asked after every pass, un-augmented",
+    )
     select_before_switch: bool = knob(False, doc="whether a step before the method's last switch may be selected (irm)")
     precision: str = knob(
         "fp32",

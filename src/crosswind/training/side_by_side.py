@@ -64,6 +64,7 @@ class OwnRows:
             epoch=first.epoch,
             progress=first.progress,
             stage=first.stage,
+            steps=length,
         )
 
 
@@ -130,6 +131,7 @@ class SharedRows:
             step=step,
             epoch=step * self._batch // self._orders[0].size,
             progress=step / max(length, 1),
+            steps=length,
         )
 
     def given(self, step: int, length: int) -> Callable[[int, int], Inputs]:

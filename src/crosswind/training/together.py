@@ -85,6 +85,8 @@ def why_not_together(method: Method, settings: TrainingSettings) -> NeedsError |
             return NeedsError(f"method {name!r} is not trained as one: it has a {hook!r} of its own, beside {', '.join(_OWN)}")
     if method.needs.base is not None:
         return NeedsError(f"method {name!r} is not trained as one: it needs a base run")
+    if settings.fit_at is not None:
+        return InputError("training.fit_at", "networks that are trained as one are not asked for their training rows", ["null"])
     if settings.precision not in ("fp32", "fp64"):
         return InputError("training.precision", "networks are trained as one in full precision only", ["fp32", "fp64"])
     return None
@@ -190,7 +192,7 @@ class _Group:
         tensors: dict[str, Any] = {"x": batch.x, "y": batch.y, "ids": batch.ids, "group": batch.group, "views": batch.views}
         if batch.environment is not None:
             tensors["environment"] = batch.environment
-        plain: dict[str, Any] = {"step": batch.step, "epoch": batch.epoch, "progress": batch.progress, "stage": batch.stage}
+        plain: dict[str, Any] = {name: getattr(batch, name) for name in ("step", "steps", "epoch", "progress", "stage")}
 
         def loss(model: nn.Module, own: dict[str, Any], state: dict[str, Tensor]) -> tuple[Tensor, Any]:
             found = self.method.loss({"model": model}, Batch(**own, **plain), state)
