@@ -13,8 +13,10 @@ import pytest
 import sqlalchemy
 from tests.studies.toys import JOB, graph, planned
 
+from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.studies import database
+from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.drive import drive
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.store import Store
@@ -70,7 +72,7 @@ def test_a_study_runs_and_is_read(url, tmp_path):
         store.add_plan("toys", {"a": 1}, {}, runs)
         summary = drive(store, runs, engine)
         assert (summary.finished, summary.failed) == (14, 2)
-        assert drive(store, runs, engine).executed == 0
+        assert drive(store, runs, engine).executed == 1  # of the failed ones, that whose worker was killed
     with Store.open(url) as store:
         assert len(store.results("toys", unscored=False)) == 28
         assert store.counts("toys")["failed"] == 2 and store.study("toys")["given"] == {"a": 1}
@@ -78,6 +80,27 @@ def test_a_study_runs_and_is_read(url, tmp_path):
         with pytest.raises(StoreError, match="without the folder"):
             _ = store.out
     assert (tmp_path / "out" / "artifacts").is_dir()
+
+
+def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsys):
+    runs, out = [planned("a"), planned("b")], tmp_path / "out"
+    with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
+        store.add_plan("toys", {}, {}, runs)
+        assert drive(store, runs, engine).finished == 2
+        (artifact_folder(out, runs[0].key) / "score.json").write_text("2.0")
+        assert _status(["check", url, "--out", str(out), "--repair"]) == 1
+        assert "1 runs are pending again" in capsys.readouterr().out
+        assert _status(["check", url]) == 2 and _status(["status", url]) == 0
+        capsys.readouterr()
+        with store.transaction() as connection:
+            for column in ("files", "cause"):
+                connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
+            connection.execute(database.meta.update().values(value="1"))
+    with pytest.raises(StoreError, match="the next `crosswind run` into it brings it to schema 2"):
+        Store.open(url)
+    with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
+        assert drive(store, runs, engine).executed == 1
+        assert [listed is None for listed in store.files("toys").values()] == [True, False]
 
 
 def test_three_drivers_share_the_work(url, tmp_path):
