@@ -140,10 +140,9 @@ class Deal:
     """All rows of a data set dealt to roles.
 
     `short` has, for each role, the cells that have fewer rows than the role asked of each: base cell -> (wanted, got). `units`
-    int64 [n]: what is dealt, rows or units; rows that show one picture are of one. `elsewhere`: the role that each row's picture has
-    in another data set, as `roles_elsewhere` gives it; those rows take it, or are left out. `official`: whether there is an official
-    split.
-    `torn`: units with a picture in two of its parts, which is an `InputError` unless `allowed`.
+    int64 [n]: what is dealt, rows or units; rows that show one picture are of one. `elsewhere`: the role that each row's picture
+    has in another data set, as `roles_elsewhere` gives it; those rows take it, or are left out. `official`: whether there is an
+    official split. `torn`: units with a picture in two of its parts, which is an `InputError` unless `allowed`.
     """
 
     def __init__(
