@@ -267,6 +267,9 @@ def test_no_picture_has_two_roles(study: tuple[dict[str, AttributedDataset], Any
     refuse_shared(datasets, split)
     for rows in (split.train, *split.validation.values(), *split.evaluation.values()):
         assert len(np.unique(rows.rows)) == len(rows)
+        if made.roles.official is not None:
+            part = datasets[rows.source].table.column("split")[rows.rows]
+            assert len(np.unique(part)) <= 1 and (part == (rows in split.evaluation.values())).all()
     again = make_split(datasets, "main", made, seed)
     assert np.array_equal(again.train.rows, split.train.rows)
     units = datasets["main"].units

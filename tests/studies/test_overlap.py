@@ -18,7 +18,7 @@ from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.fashion_mnist import FashionMnist
 from crosswind.data.sources.mnist import Mnist
 from crosswind.data.sources.pacs import Pacs
-from crosswind.shifts.split import make_split
+from crosswind.shifts.split import make, make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study, json_schema, load_study, study_from
@@ -144,7 +144,7 @@ RENDITIONS: dict[str, Any] = {
 }
 
 
-def test_a_plan_says_what_is_left_out_and_its_key_tells() -> None:
+def test_a_plan_says_what_is_left_out_and_its_key_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 cells of 5 test rows; the 1,797 - 150 other digits of the second drawing train or validate in the first."""
     plan = make_plan(study_from(RENDITIONS))
     left = "clean, none, all: dark: 1,647 rows are left out, as their pictures have another role elsewhere"
@@ -155,6 +155,9 @@ def test_a_plan_says_what_is_left_out_and_its_key_tells() -> None:
     assert allowed.runs[0].key != plan.runs[0].key
     datasets, found = rows_by_role(dict(allowed.runs[0].spec))
     assert [len(rows) for role, source, rows in found if source == "dark"] == [1797]
+    told = plan.runs[0].key
+    monkeypatch.setattr(make._Study, "pictures", lambda study: None)
+    assert make_plan(study_from(RENDITIONS)).runs[0].key != told
 
 
 def test_keys_of_studies_of_one_source_do_not_know_of_it() -> None:

@@ -11,9 +11,11 @@ import numpy as np
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split.deal import ROLES, Deal, Roles, deal_of
 from crosswind.shifts.split.index import CellIndex
-from crosswind.shifts.split.pictures import FREE, held, roles_elsewhere, share
+from crosswind.shifts.split.pictures import FREE, held, refused, roles_elsewhere, share
 
 __all__ = ["Other", "deal_others"]
+
+_TEST = ROLES.index("test")
 
 
 @final
@@ -51,15 +53,21 @@ def deal_others(
         alone = deal_of(index, dataset, roles, split_seed, reads, allowed)
         if allowed:
             trains = np.logical_or.reduce([held(dataset, other, deal.roles) & 0b110 > 0 for other, deal in dealt])
-            found[name] = Other(alone, overlap=int((trains & (alone.roles == ROLES.index("test"))).sum()))
+            found[name] = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
             dealt.append((dataset, alone))
             continue
         elsewhere = roles_elsewhere(dataset, ((other, deal.roles) for other, deal in dealt))
+        if alone.official and "test" in reads:
+            clash = (elsewhere != FREE) & (elsewhere != _TEST) & (alone.roles == _TEST)
+            if clash.any():
+                pictures = len(np.unique(alone.units[clash]))
+                raise refused(dataset.name, "tests on", pictures, "that train or validate in another data set")
         # Pictures that a later data set shows too are dealt to all the roles that read either.
         wide = reads.union(*(more for _, (later, _, more) in waiting if not more <= reads and share(dataset, later)))
         other = Other(alone)
         if (elsewhere != FREE).any() or wide != reads:
-            deal = Deal(index, dataset, roles, split_seed, wide, elsewhere=elsewhere)
+            # What its own sets read has been judged where it was dealt alone.
+            deal = Deal(index, dataset, roles, split_seed, wide, allowed=True, elsewhere=elsewhere)
             read = [place for place, role in enumerate(ROLES) if role in reads]
             before, now = (np.where(np.isin(each.roles, read), each.roles, len(ROLES)) for each in (alone, deal))
             if (before != now).any():
