@@ -49,7 +49,7 @@ def test_a_run_is_the_same_whether_its_split_seed_stands_alone_or_not() -> None:
 
 
 def test_sizes_are_equal_under_every_split_seed() -> None:
-    """Alone the split seeds leave 438 and 437 rows; together both train on 437, so that size does not differ with the split seed."""
+    """Alone the split seeds leave 438 and 437 rows; together both train on 437, so that sizes do not differ."""
     data = {"digits": {**STUDY["data"]["digits"], "roles": {"test": 0.2}}}
     totals = [planned(data=data, sizes={"equal": "equal"}, split_seed=split_seed).draws[0].train_rows for split_seed in (0, 1)]
     assert totals == [438, 437]
