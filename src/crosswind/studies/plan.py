@@ -18,7 +18,7 @@ from crosswind.core.registry import load
 from crosswind.core.types import PlannedRun
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import plain_number
+from crosswind.shifts.base import Shift, plain_number
 from crosswind.shifts.split import LAWS, plan_counts
 from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
@@ -226,7 +226,8 @@ def _spell_numbers(split: dict[str, Any]) -> None:
         split["label_noise"] = {**split["label_noise"], "rate": plain_number(split["label_noise"]["rate"])}
     laws = [split["shift"], *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list))]
     for component in (component for law in laws for component in law):
-        for name in component.keys() & set(load("shifts", component["type"]).numbers):
+        kind: type[Shift] = load("shifts", component["type"])
+        for name in component.keys() & set(kind.numbers):
             number = plain_number(component[name])
             component[name] = number if name == "counterexamples" else _whole(number)
     for place in (split, *split["sets"].values()):

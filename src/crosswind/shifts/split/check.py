@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,13 +17,13 @@ __all__ = ["check_set"]
 _NO_ROLE = len(ROLES)
 
 
-def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.signedinteger[Any]]:
-    """Where the table and the deal have each row: its base cell x 4 + the place of its role in `ROLES`, 3 for none; signed [n].
+def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
+    """Where the table and the deal have each row: its base cell x 4 + the place of its role in `ROLES`, 3 for none; int32 [n].
 
     Made and checked once for a deal. Raises `InternalError` where a row is in two roles or twice in one, a unit's rows are in two,
     or the index of cells contradicts the table.
     """
-    found: NDArray[np.signedinteger[Any]] | None = deal.kept.get("places")
+    found: NDArray[np.int32] | None = deal.kept.get("places")
     if found is not None:
         return found
     roles = np.full(len(deal.index.codes), _NO_ROLE, dtype=np.int64)
@@ -44,8 +42,8 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.signedinteger[
             raise InternalError("the deal of roles gives a unit two roles")
     if not np.array_equal(_cells_of(deal.index.cells, dataset, deal.index.n_values, slice(None)), deal.index.codes):
         raise InternalError("the index of cells has rows in other cells than the table")
-    small = np.int32 if deal.index.n_cells < 1 << 29 else np.int64
-    found = deal.kept["places"] = deal.index.codes.astype(small) * small(4) + roles.astype(small)
+    found = (deal.index.codes.astype(np.int64) * 4 + roles).astype(np.int32)  # there are at most 20 million cells
+    deal.kept["places"] = found
     return found
 
 
