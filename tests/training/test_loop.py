@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.world import DATA, rows_of, run, same_weights, split, with_train
+from tests.training.world import DATA, Sets, rows_of, run, same_weights, split, with_train
 
 from crosswind.core.errors import DataError, InputError, NeedsError, RunError
 from crosswind.core.knobs import Base, Limit, Needs, knob
@@ -328,6 +328,8 @@ def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
             run(ERM(), checkpoint=path, **changes)  # type: ignore[arg-type]
     with pytest.raises(RunError, match="belongs to another run"):
         run(GroupDRO(), checkpoint=path)
+    with pytest.raises(RunError, match="belongs to another run"):
+        run(ERM(), checkpoint=path, rules=("best-id-worst-group",))
 
 
 def test_broken_checkpoint_is_one_sentence(tmp_path: Path) -> None:
@@ -387,6 +389,21 @@ def test_stop_rule_looks_at_no_step_before_the_switch(rule: dict[str, Any], sele
     settings = {"steps": 12, "validate_every": 1, "lr": 1e-30, "select_before_switch": select_before_switch, **rule}
     assert run(ERM(), **settings).history[-1]["step"] == (3 if rule["patience"] else 1)
     assert run(Switching(at=6), **settings).history[-1]["step"] == (9 if rule["patience"] else 7)
+
+
+@dataclass(frozen=True)
+class SwitchingLater(Switching):
+    """A first stage of four steps, shorter than the switch, then the study's."""
+
+    def stage(self, index: int, tools: Tools) -> Stage | None:
+        return None if index > 1 else Stage("first", steps=4) if index == 0 else Stage()
+
+
+def test_switches_count_in_the_stage_that_they_lie_in() -> None:
+    found = run(SwitchingLater(at=6), steps=12, validate_every=1, lr=1e-30, patience=3)
+    assert [row["step"] for row in found.history if row["stage"] == "first"] == [1, 2, 3, 4]
+    assert found.selections["best-id"].step == 4 + 7 and found.history[-1]["step"] == 4 + 10
+    assert found.warnings == []
 
 
 def test_run_that_diverges_before_its_switch_says_so() -> None:
@@ -847,19 +864,30 @@ def test_stage_without_validation_hands_on_silently() -> None:
 # -- rules by other scores --------------------------------------------------------------------------------------------------
 
 
+def mislabelled() -> Sets:
+    """The world with every third row of the validation sets in another class, unevenly over groups, so that scores differ."""
+    sets = split()
+    wrong = {}
+    for name, rows in sets.validation.items():
+        turned = (np.arange(len(rows.rows)) % 3 == 0) & (rows.group % 2 == 0)
+        wrong[name] = replace(rows, label=np.where(turned & (rows.label == 0), 1, rows.label))
+    return replace(sets, validation=wrong)
+
+
 def test_every_score_picks_the_step_where_the_metrics_of_the_set_are_highest() -> None:
     """The step that a rule takes has the highest of its score among all validations, as the scores of a set compute it."""
     from crosswind.evaluation.metrics import scores
 
     wanted = ("best-id-worst-group", "best-id-balanced-accuracy", "best-ood-worst-group")
-    settings = {"steps": 30, "validate_every": 3, "patience": None, "lr": 3e-3}
-    found = run(ERM(), rules=wanted, **settings)
+    settings = {"steps": 30, "validate_every": 3, "patience": None, "lr": 1e-3}
+    sets = mislabelled()
+    found = run(ERM(), sets, rules=wanted, **settings)
     assert list(found.selections) == ["best-id", *wanted[:2], "best-ood", wanted[2], "last"]
-    sets = split()
-    ends = [run(ERM(), **{**settings, "steps": step}).predictions["last"] for step in range(3, 31, 3)]
+    ends = [run(ERM(), sets, **{**settings, "steps": step}).predictions["last"] for step in range(3, 31, 3)]
     for rule, (name, score) in {rule: RULES[rule] for rule in found.selections if rule != "last"}.items():
         rows = sets.validation[name]
         told = [scores(end[name], rows.group_names, sets.class_names) for end in ends]
+        assert len({item["worst_group"] for item in told}) > 2 and any(item["worst_group"] < item["accuracy"] for item in told)
         first = min(range(10), key=lambda place: (-told[place][score], told[place]["nll"], place))
         assert found.selections[rule].step == 3 * (first + 1), rule
         assert getattr(found.selections[rule].scores[name], score) == told[first][score]

@@ -9,7 +9,7 @@ import torch
 from tests.training.world import DATA, Sets, rows_of, split, with_train
 
 from crosswind.core.errors import CrosswindError, DataError, InputError, NeedsError
-from crosswind.core.knobs import Limit
+from crosswind.core.knobs import Limit, Needs, knob
 from crosswind.core.registry import listing, load
 from crosswind.methods.base import Batch, Loss, Method, Modules, State
 from crosswind.methods.deepcoral import DeepCORAL
@@ -33,6 +33,14 @@ class Toy(Method):
     limit = Limit.none("a toy")
 
 
+@dataclass(frozen=True)
+class Switching(Toy):
+    """Changes at a step."""
+
+    at: int = knob(6)
+    needs = Needs(switches=("at",))
+
+
 def settings(**values: Any) -> TrainingSettings:
     return TrainingSettings.of(
         {"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32, "precision": "fp64", **values}
@@ -50,7 +58,7 @@ def both(
 
 def check_equal(one: Trajectory, alone: Trajectory, tolerance: float = 1e-4) -> None:
     """Every field of a trajectory but the seconds."""
-    assert (one.status, one.warnings) == (alone.status, alone.warnings)
+    assert (one.status, one.doubts) == (alone.status, alone.doubts)
     assert one.cost.keys() == alone.cost.keys()
     assert (one.cost["steps"], one.cost["images"]) == (alone.cost["steps"], alone.cost["images"])
     assert len(one.history) == len(alone.history)
@@ -242,3 +250,26 @@ def test_runs_that_are_too_different() -> None:
         tried(ERM(), split(), replace(split(), class_names=("a", "b", "c")))
     with pytest.raises(DataError, match="every training row has weight 0"):
         tried(ERM(), with_train(split(), weight=np.zeros(60)))
+
+
+def test_rules_by_other_scores_are_followed_in_a_stack_too() -> None:
+    runs = [(split(40), seed) for seed in range(3)]
+    rules = ("best-id-worst-group", "best-ood-balanced-accuracy")
+    made = {"steps": 24, "validate_every": 3, "patience": None, "precision": "fp64"}
+    together = fit_together(ERM(), runs, IMAGES, MLP, settings(**made), rules)  # type: ignore[arg-type]
+    for (sets, seed), one in zip(runs, together, strict=True):
+        alone = fit(ERM(), sets, IMAGES, MLP, settings(**made), seed, rules=rules)  # type: ignore[arg-type]
+        assert set(rules) < set(one.selections)
+        check_equal(one, alone, 1e-9)
+
+
+def test_a_switch_counts_in_a_stack_as_it_does_alone() -> None:
+    found = fit_together(
+        Switching(at=6),
+        [(split(40), seed) for seed in range(2)],  # type: ignore[arg-type]
+        IMAGES,
+        MLP,
+        settings(steps=12, validate_every=1, patience=2, lr=1e-30),
+    )
+    for one in found:
+        assert (one.selections["best-id"].step, one.history[-1]["step"]) == (7, 9)
