@@ -52,7 +52,7 @@ def test_drawn_values_lie_in_the_declared_ranges_and_spread_over_them() -> None:
     weights = sorted(values["weight"] for _, values, _ in found["deepcoral"].points)
     assert 0.01 <= weights[0] < 0.03 and 3 < weights[-1] <= 10 and 0.1 < weights[100] < 1  # evenly in the logarithm
     assert {values["up"] for _, values, _ in found["jtt"].points} == {20, 50, 100}
-    assert {values["estimate"] for _, values, _ in found["irm"].points} == {"squared"}  # declares no range
+    assert {values["estimate"] for _, values, _ in found["irm"].points} == {"halves"}  # declares no range
 
 
 def test_what_is_given_is_kept_and_a_list_is_a_choice() -> None:

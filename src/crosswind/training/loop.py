@@ -248,7 +248,8 @@ class _Run:
         with self.meter.part("evaluation", "validation"):
             said = self.tools.predict()
             answers = said.label if said.logits is None else said.logits.argmax(1)
-            return float((answers == self.tools.y.cpu()).double().mean()) >= wanted
+            assert answers is not None
+            return float(torch.eq(answers, self.tools.y.cpu()).double().mean()) >= wanted
 
     def _log(self, loss: Loss) -> None:
         self.logged.setdefault("loss", []).append(loss.total.detach())
