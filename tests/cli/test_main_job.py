@@ -34,7 +34,17 @@ def said(arguments: list[str], capsys: Any) -> str:
 def test_every_run_is_finished(store: Path, capsys: Any) -> None:
     status = json.loads(said(["status", str(store), "--json"], capsys))
     assert status == [
-        {"name": "demo", "pending": 0, "running": 0, "finished": 20, "diverged": 0, "failed": 0, "total": 20, "failures": []}
+        {
+            "name": "demo",
+            "pending": 0,
+            "running": 0,
+            "finished": 20,
+            "diverged": 0,
+            "failed": 0,
+            "total": 20,
+            "failures": [],
+            "damaged": {},
+        }
     ]
 
 

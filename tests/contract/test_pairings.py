@@ -66,6 +66,11 @@ def spread(item: Facts) -> dict[str, Any]:
     return dict(item.needs.spread) if item.needs else {}
 
 
+def no_spread(item: Facts) -> dict[str, Any]:
+    """Settings under which rows of one environment are not compared with each other; by default IRM compares them."""
+    return {"estimate": "squared"} if item.name == "irm" else {}
+
+
 def has_spread(item: Facts) -> bool:
     return bool(spread(item))
 
@@ -119,6 +124,7 @@ PAIRINGS: dict[str, Pairing] = {
     ),
     "a row of each environment in a batch": Pairing(
         {"environments": ["ink", "size"], "batch": 9},
+        settings=no_spread,
         told=lambda needs: needs.environments and bool(needs.spread),
         words="a single row of some of the 9",
     ),

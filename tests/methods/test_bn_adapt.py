@@ -40,10 +40,12 @@ def adapted(method: BNAdapt, model: nn.Module, x: Tensor, batch: int = 1000) -> 
     [
         (WILES, 340 / 110, (400 + 560 / 3) / 110),
         ({"source_size": 12.0}, (12 * 2 + 4 * 14) / 16, (12 * 4 + 4 * 56 / 3) / 16),
-        ({}, 14.0, 56 / 3),
+        ({}, (16 * 2 + 4 * 14) / 20, (16 * 4 + 4 * 56 / 3) / 20),
+        ({"source_size": 0.0}, 14.0, 56 / 3),
         ({"test_size": 0.0}, 2.0, 4.0),
+        ({"source_size": 0.0, "test_size": 0.0}, 2.0, 4.0),
     ],
-    ids=["wiles2022", "n by the rows of the lot", "default", "n 0"],
+    ids=["wiles2022", "n by the rows of the lot", "default", "N 0", "n 0", "both 0"],
 )
 def test_statistics_by_hand(knobs: dict[str, Any], mean: float, variance: float, batch: int) -> None:
     """Source mean 2, variance 4. Test values 10, 12, 14, 20: mean 14, squared distances 16 + 4 + 0 + 36 = 56, variance 56/3.

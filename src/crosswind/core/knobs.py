@@ -203,11 +203,14 @@ class Needs:
 
         A whole number is that step. A number with a point below 1 is a share of the run's steps, rounded, which leaves at least one
         step. Null is no switch. Weights are from after a switch at step s once they have taken more than s steps.
+        Raises `InputError` for a number of steps that is not whole.
         """
         found = {}
         for name in self.switches:
             value = knobs[name]
             if value is not None:
+                if value >= 1 and value != int(value):
+                    raise InputError(name, f"must be a whole number of steps, or a share of the run below 1, not {value}")
                 share = isinstance(value, float) and value < 1
                 found[name] = min(round(value * steps), max(steps - 1, 0)) if share else int(value)
         return found

@@ -10,7 +10,8 @@ from crosswind.reports.costs import PARTS, Cost
 from crosswind.reports.drawing import Figure, filled
 from crosswind.reports.gather import SetDraw, ShiftDraw
 from crosswind.reports.overviews import Ranking
-from crosswind.reports.results import LEVEL, ORACLES, Place, Results
+from crosswind.reports.results import LEVEL, Place, Results
+from crosswind.training.selection import ORACLES
 
 __all__ = ["change_map", "draw_map", "rank_dots", "rule_dots", "seed_strips", "time_bars", "worst_map"]
 

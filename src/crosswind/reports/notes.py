@@ -7,7 +7,8 @@ from collections import Counter
 
 from crosswind.evaluation.compare import Seeds, t_quantile
 from crosswind.reports.layout import Cell
-from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, choosing_rule
+from crosswind.reports.results import LEVEL, Entry, Place, Results, choosing_rule
+from crosswind.training.selection import ORACLES
 
 __all__ = [
     "MARK",
@@ -115,9 +116,9 @@ def chance_level(entry: Entry, metric: str) -> float | None:
 
 
 def at_chance(entry: Entry, metric: str) -> str | None:
-    """ "at" where the interval (of one run the score) holds what guessing reaches, "below" where it lies below, "" above.
+    """Where an interval (of one run the score) lies: "at" what guessing reaches, "below" it, or "" above it.
 
-    None where the classes are unknown. Below guessing a model is misled and has learnt something; at it, it may have learnt nothing.
+    None where the classes are unknown. At chance a model may have learnt nothing; below it, it is misled and has learnt something.
     """
     summary, chance = entry.summary(metric, LEVEL), chance_level(entry, metric)
     if summary is None or chance is None:

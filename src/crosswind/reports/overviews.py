@@ -12,8 +12,9 @@ from crosswind.evaluation.compare import Ranks, Seeds, mean_ranks
 from crosswind.reports.gather import SetDraw
 from crosswind.reports.layout import Cell
 from crosswind.reports.notes import MARK, doubt_notes, with_mark
-from crosswind.reports.results import LEVEL, ORACLES, Place, Results
+from crosswind.reports.results import LEVEL, Place, Results
 from crosswind.reports.tables import Table
+from crosswind.training.selection import ORACLES
 
 __all__ = [
     "Ranking",

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
 from crosswind.training.selection import ORACLES, RULES, Rule
 
-__all__ = ["LEVEL", "ORACLES", "Entry", "Place", "Results", "Run", "arrange", "choosing_rule"]
+__all__ = ["LEVEL", "Entry", "Place", "Results", "Run", "arrange", "choosing_rule"]
 
 LEVEL = 0.95
 """The level of every interval in a report."""

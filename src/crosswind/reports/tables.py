@@ -29,7 +29,8 @@ from crosswind.reports.notes import (
     set_notes,
     with_mark,
 )
-from crosswind.reports.results import LEVEL, ORACLES, Entry, Place, Results, arrange
+from crosswind.reports.results import LEVEL, Entry, Place, Results, arrange
+from crosswind.training.selection import ORACLES
 
 __all__ = ["Table", "number_table", "place_tables", "result_tables", "run_table", "shown_places"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -22,6 +21,7 @@ from crosswind.shifts.split.allot import Allotment, Fields, allot
 from crosswind.shifts.split.check import check_set
 from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
 from crosswind.shifts.split.index import CellIndex, cell_index
+from crosswind.shifts.split.laws import class_map, followed, left_out, visit_law
 from crosswind.shifts.split.others import Other, deal_others
 from crosswind.shifts.split.pictures import joined_units
 from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan, parse_sampler
@@ -198,7 +198,7 @@ class _Study:
             gone = 0 if source == self.main else self._others()[source].left_out
             why = f": all {gone:,} show pictures that have another role elsewhere in the study" if gone else ""
             raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}{why}")
-        classes = _class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
+        classes = class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
         law = item.law if isinstance(item.law, Shift) else self.plan.shift
         if isinstance(item.law, str) and item.law not in LAWS:
             raise unknown(f"{field}.law", "law", item.law, LAWS)
@@ -214,12 +214,12 @@ class _Study:
                 return None
         follows = False
         if item.law == "train":
-            followed = self._reference if item.role == "test" else train.allotment
-            form, follows = _followed(followed, form, pool, draw, exactly=pool.cells is self.index.cells)
+            training = self._reference if item.role == "test" else train.allotment
+            form, follows = followed(training, form, pool, draw, exactly=pool.cells is self.index.cells)
         elif item.law == "without-supplements":
             form = form.without_supplements()
         elif item.law == "unseen":
-            form = _left_out(form, f"{field}.law")
+            form = left_out(form, f"{field}.law")
         if (classes < 0).any():
             kept = pool.cells.along([0], (classes >= 0).astype(np.float64))
             form = form & NormalForm(pool.cells.shape, (kept,))
@@ -303,7 +303,7 @@ class _Study:
         law, step = None, (0, 0)
         rows = drawn.base
         if mode == "visits":
-            law = _visit_law(part.allotment.form, drawn, values)
+            law = visit_law(part.allotment.form, drawn, values)
             name = cells.names[-1]
             step = (int(name in self.groups), int(name in self.environments))
         elif values > 1:
@@ -403,65 +403,3 @@ def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) 
     if derived is not None and derived.name not in attributes:
         raise InputError(field, f"{dataset.name} has the derived attribute {derived.name!r}, which must be one of them", attributes)
     return cell_index(dataset, label, attributes, field)
-
-
-def _followed(training: Allotment, form: NormalForm, pool: Pool, draw: Draw, exactly: bool) -> tuple[NormalForm, bool]:
-    """The form of a set of law "train", and whether it differs from the weights of training alone.
-
-    A number of rows in all is shared out as training's rows are (`Allotment.law`). Draws by the cell, and data sets that have other
-    cells than training (not `exactly`), take the weights, and each supplement in its share of the rows that training draws by
-    weights. `form`: the training shift on the cells of `pool`.
-    """
-    drawn = training.counts.sum(axis=1)
-    if draw.mode == "total" and exactly:
-        there = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0
-        law = training.law
-        weights = form.weights * (there | (law > 0))  # a cell that has no rows here or there changes nothing
-        if np.allclose(law * weights.sum(), weights * law.sum(), rtol=1e-9, atol=0):
-            return form.without_supplements(), False
-        return NormalForm(form.shape, (training.law,)), True
-    if not form.supplements:
-        return form, False
-    shares = (Fraction(int(rows), int(drawn[0])) if drawn[0] else None for rows in drawn[1:])
-    supplements = (
-        replace(item, count=int(rows) if share is None else None, share=share)
-        for item, rows, share in zip(form.supplements, drawn[1:], shares, strict=True)
-    )
-    return NormalForm(form.shape, form.factors, tuple(supplements)), True
-
-
-def _left_out(form: NormalForm, field: str) -> NormalForm:
-    """Weight 1 on the cells from which neither the weights of a shift nor its supplements draw."""
-    drawn = form.support
-    for item in form.supplements:
-        drawn = drawn | item.region
-    if drawn.all():
-        raise InputError(field, "finds no unseen cell: training draws from all of them")
-    return NormalForm(form.shape, ((~drawn).astype(np.float64),))
-
-
-def _class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> NDArray[np.int64]:
-    """Our class of each class of a source, -1 for those left out."""
-    if labels is None and theirs.values == ours.values:
-        return np.arange(len(ours.values))
-    given = {theirs.code_of(name, field): wanted for name, wanted in (labels or {}).items()}
-    out = np.empty(len(theirs.values), dtype=np.int64)
-    for code, name in enumerate(theirs.values):
-        if code in given:
-            wanted = given[code]
-            out[code] = -1 if wanted is None else ours.code_of(wanted, f"{field}.{name}")
-        elif name in ours.values:
-            out[code] = ours.values.index(name)
-        else:
-            raise InputError(
-                field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values
-            )
-    return out
-
-
-def _visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:
-    """The probability of each value of the derived attribute at a visit of each row, float64 [n, values]."""
-    laws = [form.weights, *(item.region.astype(np.float64) for item in form.supplements)]
-    table = np.stack([law.reshape(-1, values) for law in laws])
-    law = table[drawn.origin, drawn.cell]
-    return law / law.sum(axis=1, keepdims=True)
