@@ -106,10 +106,10 @@ def recorded(name: str, workers: int, folder: Path, confirm: bool) -> dict[str, 
     # Of the files as they are when the runs begin: one that is changed meanwhile makes the record stale.
     form = {"study_sha256": study_hashes(values), "files": subject_files(name, values)}
     if confirm:
-        rows = held_out(name, form, len(study.seed_list))
+        looked_at = held_out(name, form, len(study.seed_list))
     else:
-        rows = {**form, "form": None, "began": None, "split_seed": study.split_seed, "seeds": study.seed_list}
-    settings = [f"{key}={json.dumps(rows[key])}" for key in ("split_seed", "seeds")]
+        looked_at = {**form, "form": None, "began": None, "split_seed": study.split_seed, "seeds": study.seed_list}
+    settings = [f"{key}={json.dumps(looked_at[key])}" for key in ("split_seed", "seeds")]
     wall, cpu = time.perf_counter(), _cpu_seconds()
     shown = {"at": 0.0}
 
@@ -136,7 +136,7 @@ def recorded(name: str, workers: int, folder: Path, confirm: bool) -> dict[str, 
         "cpu_seconds": round(spent, 1) if results.summary.executed == done else None,
         "runs": {"finished": results.summary.finished, "diverged": results.summary.diverged, "failed": results.summary.failed},
         "machine": machine(),
-        **rows,
+        **looked_at,
         "claims": [_claim(item) for item in judged],
     }
 

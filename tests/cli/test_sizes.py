@@ -103,3 +103,14 @@ def test_spurious_correlation_has_the_counterexamples(draws: dict[tuple[str, str
         "ellipse": ["yellow"],
         "heart": ["blue"],
     }
+
+
+def test_a_plan_says_which_law_validation_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    for study, law, words in [
+        ("demo", "train", "as training, supplements among them"),
+        ("jeon2025/sizes", "without-supplements", "training without counterexamples and other supplements"),
+    ]:
+        assert _status(["plan", study]) == 0
+        assert f"validation set validation: law {law}, {words}\n" in capsys.readouterr().out
+        assert _status(["plan", study, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["validation"] == {"validation": law}

@@ -8,6 +8,11 @@ from crosswind.cli.options import AsJson, Overrides, Scale, StudyWord, print_jso
 
 __all__ = ["plan_command"]
 
+_LAWS = {
+    "train": ", as training, supplements among them",
+    "without-supplements": ", training without counterexamples and other supplements",
+}
+
 
 def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False) -> None:
     """Say what a study would run: rows of every draw, matched values, number of runs. Trains nothing."""
@@ -28,8 +33,8 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
         words = [f"{row[column]:<{widths[column]}}" if column < 3 else f"{row[column]:>{widths[column]}}" for column in range(8)]
         typer.echo("  " + "  ".join(words))
     typer.echo("shared by seeds: the share of the training rows that two seeds are expected to have in common")
-    laws = ", ".join(f"{name} by {law}" for name, law in planned.validation.items())
-    typer.echo(f"law of validation sets: {laws or 'there are none'}")
+    for name, law in planned.validation.items():
+        typer.echo(f"validation set {name}: law {law}{_LAWS.get(law, '')}")
     printed = set()
     for draw in planned.draws:
         for attribute, pairs in draw.matching.items():

@@ -119,12 +119,13 @@ def at_chance(entry: Entry, metric: str) -> str | None:
     """Where an interval (of one run the score) lies: "at" what guessing reaches, "below" it, or "" above it.
 
     None where the classes are unknown. At chance a model may have learnt nothing; below it, it is misled and has learnt something.
+    The worst group of a model that guesses is the lowest of many, below 1 / classes: there what does not lie above is "at".
     """
     summary, chance = entry.summary(metric, LEVEL), chance_level(entry, metric)
     if summary is None or chance is None:
         return None
     low, high = (summary.mean if end is None else end for end in (summary.low, summary.high))
-    return "" if low > chance else "below" if high < chance else "at"
+    return "" if low > chance else "below" if high < chance and metric != "worst_group" else "at"
 
 
 def chance_words(entry: Entry, metric: str) -> str:
@@ -132,10 +133,12 @@ def chance_words(entry: Entry, metric: str) -> str:
     where = at_chance(entry, metric)
     if not where:
         return ""
-    level = f"guessing reaches {chance_level(entry, metric):.3f}"
+    level = f"{chance_level(entry, metric):.3f}"
+    if metric == "worst_group":
+        return f"at chance here (the worst group of a guess has at most {level}): look at the score as well as at the difference"
     if where == "at":
-        return f"at chance here ({level}), so a gain over it is no sign of robustness"
-    return f"below chance here ({level}): it is misled, and a method that only guessed would gain on it too"
+        return f"at chance here, as far as its interval tells (guessing reaches {level}): a gain over it may be one over guessing"
+    return f"below chance here (guessing reaches {level}): it is misled, and a method that only guessed would gain on it too"
 
 
 def chance_notes(found: Results, place: Place, reference: str, metric: str = "accuracy") -> list[str]:
