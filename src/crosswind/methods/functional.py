@@ -119,6 +119,8 @@ def kernel_distance(
             # Distances are the same from anywhere; from the middle of the rows the differences below lose fewest digits.
             centred = x - x.mean(0)
             products = centred @ centred.T
+            # A product's two halves may differ in the last bit, and the pair at the median must be found in both.
+            products = (products + products.T) / 2.0
             norms = products.diagonal().contiguous()
             squared = (norms[:, None] + norms).sub(products, alpha=2.0).clamp(min=0.0)  # exactly 0 of a row and itself
             if widths is None:

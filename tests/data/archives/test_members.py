@@ -319,7 +319,7 @@ def test_what_is_no_archive_is_named_for_what_it_is(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
         refused(tmp_path / name, words)
     refused(tmp_path / "none.zip", "there is no file")
-    refused(tmp_path, "cannot be read: Is a directory")
+    refused(tmp_path, "cannot be read: it is a folder, not a file")
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
