@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from crosswind.reports import overviews
+from crosswind.reports import figures, overviews
 from crosswind.reports.results import arrange
 from crosswind.reports.tables import Table, number_table, result_tables
 
@@ -386,6 +386,20 @@ def test_the_pages_own_tables_mark_them_too() -> None:
     for table in (overviews.seed_table(found, place, "erm"), overviews.rank_table(ranking)):
         assert [row for row in table.rows if "jtt †" in row] and not [row for row in table.rows if "erm †" in row]
         assert any(note.startswith("† jtt, ") for note in table.notes)
+
+
+def test_figures_mark_them_and_say_why() -> None:
+    found = arrange(_doubting())
+    place = found.places[-1]
+    made = [
+        figures.change_map(found, place, "erm"),
+        figures.worst_map(found, place, "erm"),
+        figures.seed_strips(found, place, "erm"),
+    ]
+    for figure in made:
+        assert figure is not None and "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM." in figure.caption
+    for figure in made[:2]:
+        assert figure is not None and str(figure.spec).count("†") == 1
 
 
 def test_a_damaged_doubt_marks_nothing() -> None:

@@ -9,6 +9,7 @@ from crosswind.reports import charts
 from crosswind.reports.costs import PARTS, Cost
 from crosswind.reports.drawing import Figure, filled
 from crosswind.reports.gather import SetDraw, ShiftDraw
+from crosswind.reports.notes import doubt_notes, with_mark
 from crosswind.reports.overviews import Ranking
 from crosswind.reports.results import LEVEL, Place, Results
 from crosswind.training.selection import ORACLES
@@ -81,7 +82,7 @@ def change_map(found: Results, place: Place, reference: str) -> Figure | None:
                     "a": _six(own.mean) if own else None,
                     "b": _six(other.mean) if other else None,
                     "x": difference.excludes_zero,
-                    "t": f"{difference.mean:+.3f}" + (" *" if difference.excludes_zero else ""),
+                    "t": with_mark(f"{difference.mean:+.3f}" + (" *" if difference.excludes_zero else ""), entry),
                 }
             )
     if not data:
@@ -94,7 +95,8 @@ def change_map(found: Results, place: Place, reference: str) -> Figure | None:
         _named("change", place),
         f"Change of accuracy against {reference} on {place.set}",
         f"Blue is above {reference}, orange below, paired by seed. A framed cell (*) has a 95% interval that excludes 0, each "
-        "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction.",
+        "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction."
+        + _doubts(found, place),
         f"Heat map of {len(methods)} methods and {len(shifts)} shifts: mean change of accuracy against {reference}, between "
         f"{min(item['d'] for item in data):+.3f} and {max(item['d'] for item in data):+.3f}; "
         f"{sum(item['x'] for item in data)} of {len(data)} intervals exclude 0.",
@@ -128,7 +130,7 @@ def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
                     "i": wide,
                     "n": summary.n,
                     "g": shown,
-                    "t": f"{summary.mean:.3f}",
+                    "t": with_mark(f"{summary.mean:.3f}", entry),
                 }
             )
     if not data:
@@ -139,7 +141,7 @@ def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
         _named("worst-group", place),
         f"Worst group accuracy on {place.set}",
         "Mean over runs of the lowest accuracy of any group; which group that is may differ between seeds. Of small groups the "
-        "lowest is low by chance alone: the table gives their rows.",
+        "lowest is low by chance alone: the table gives their rows." + _doubts(found, place),
         f"Heat map of {len(methods)} methods and {len(shifts)} shifts: worst group accuracy, between "
         f"{min(item['d'] for item in data):.3f} and {max(item['d'] for item in data):.3f}.",
         chart,
@@ -164,7 +166,7 @@ def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
     return Figure(
         _named("seeds", place),
         f"Accuracy of every seed on {place.set}",
-        f"A point is one seed, the tick the mean over seeds, the dashed line the mean of {reference}.",
+        f"A point is one seed, the tick the mean over seeds, the dashed line the mean of {reference}." + _doubts(found, place),
         f"Strip plots of accuracy, {len(methods)} methods under {len(shifts)} shifts, {len(data)} runs, between "
         f"{min(item['a'] for item in data):.3f} and {max(item['a'] for item in data):.3f}.",
         chart,
@@ -172,6 +174,11 @@ def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
         len(shifts),
         _room(methods),
     )
+
+
+def _doubts(found: Results, place: Place) -> str:
+    """The sentences that runs told of themselves, as the end of a caption."""
+    return "".join(f" {note}" for note in doubt_notes(found, place))
 
 
 def rule_dots(found: Results, places: Sequence[Place], reference: str) -> Figure | None:
