@@ -269,8 +269,8 @@ def _notes(found: list[Judgement]) -> list[str]:
         notes.append(f"Each is judged for itself: where nothing differs, about {chance} would hold by chance.")
     for item in done:
         other = item.than.entry
-        if other is not None and (words := chance_words(other, item.metric)):
-            notes.append(f"Claim {item.number} under {item.shift}: {_named(item.than)} is {words}.")
+        if other is not None and (guess := chance_words(other, item.metric)):
+            notes.append(f"Claim {item.number} under {item.shift}: {_named(item.than)} is {guess}.")
     by_other = [str(item.number) for item in found if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")]
     if by_other:
         numbers = ", ".join(dict.fromkeys(by_other))
