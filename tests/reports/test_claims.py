@@ -342,6 +342,9 @@ def test_a_claim_on_a_score_is_judged_by_the_rule_that_chooses_by_it() -> None:
     assert rule_of(claim(metric="worst_group"), rules) == "best-id-worst-group"
     assert rule_of(claim(), rules) == rule_of(claim(metric="balanced_accuracy"), rules) == "best-id"
     assert rule_of(claim(metric="worst_group", rule="best-id"), rules) == "best-id"
+    assert rule_of(claim(), ["last", "best-id"]) == "last"
+    assert rule_of(claim(metric="worst_group"), ["last", "best-id-worst-group"]) == "best-id-worst-group"
+    assert rule_of(claim(metric="worst_group"), ["last", "best-id"]) == "last"
     rows = [{**row, "rule": rule} for rule in rules[:2] for row in ERM + several("irm", [0.7, 0.73, 0.73])]
     study = {"name": "mini", "reference": "erm", "selection": rules[:2], "claims": [claim(metric="worst_group")]}
     (found,) = judge(arrange(rows), study)

@@ -77,9 +77,10 @@ def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
 def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
     """The selection rule that a claim is judged by: its own, else the study's first that chooses by its metric, else the first.
 
-    A model that was chosen for its mean accuracy says little of what its method can do for the worst group.
+    A model that was chosen for its mean accuracy says little of what its method can do for the worst group. `last` takes no step by
+    a score, and its point by accuracy.
     """
-    alike = (rule for rule in selection if rule in RULES and RULES[rule].score == claim["metric"])
+    alike = (rule for rule in selection if (RULES[rule].score if rule in RULES else "accuracy") == claim["metric"])
     return str(claim["rule"] or next(alike, selection[0]))
 
 
