@@ -191,7 +191,8 @@ def _cells(name: str, claim: Mapping[str, Any]) -> list[str]:
 def _marks(better: Mapping[str, Any], than: Mapping[str, Any]) -> str:
     """What a verdict is to be read with: runs that doubt themselves, and a side compared with that is no better than guessing."""
     doubts = [f"{len(seeds)} runs: {text}" for side in (better, than) for text, seeds in side["doubts"].items()]
-    chance = [f"the side compared with is {than['chance']} chance"] if than["chance"] else []
+    named = {"the side compared with": than["chance"], "the side claimed better": better["chance"]}
+    chance = [f"{what} is {where} chance" for what, where in named.items() if where]
     told = "; ".join(_escaped(text) for text in [*doubts, *chance])
     return f" ({told})" if told else ""
 
