@@ -129,6 +129,10 @@ class Raw:
         """One metric by seed."""
         return {seed: metrics[metric] for seed, metrics in self.chosen(shift, method, rule, name).items() if metric in metrics}
 
+    def mark(self, shift: str, method: str, rule: str) -> str:
+        """What stands behind a number of which a run told its reader to doubt it."""
+        return " †" if any(metrics.get("doubts") for metrics in self.chosen(shift, method, rule, "test").values()) else ""
+
     def rules(self) -> list[str]:
         """The rules that there are scores of, the oracle last."""
         found = {rule for _, rule, _ in self.scores}
@@ -156,7 +160,7 @@ def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
             [
                 m,
                 *([str(points[m])] if grid else []),
-                *(mean_and_half([*raw.values(s, m, rule, "test", metric).values()]) for s in raw.shifts),
+                *(mean_and_half([*raw.values(s, m, rule, "test", metric).values()]) + raw.mark(s, m, rule) for s in raw.shifts),
             ]
             for m in raw.methods
         ),
@@ -173,7 +177,7 @@ def differences(raw: Raw, rule: str) -> Rows:
             marked = False
             if len(values) > 1 and stdev(values) > 1e-12:
                 marked = abs(fmean(values)) > T95[len(values) - 1] * stdev(values) / math.sqrt(len(values))
-            row.append(mean_and_half(values, "+") + (" *" if marked else ""))
+            row.append(mean_and_half(values, "+") + (" *" if marked else "") + raw.mark(shift, method, rule))
         rows.append(row)
     return rows
 
@@ -189,7 +193,7 @@ def worst_groups(raw: Raw, rule: str) -> Rows:
             names = [metrics["worst_group_name"] for metrics in found.values()]
             usual = max(dict.fromkeys(names), key=names.count)
             size = min(metrics["worst_group_n"] for metrics in found.values() if metrics["worst_group_name"] == usual)
-            value = mean_and_half([metrics["worst_group"] for metrics in found.values()])
+            value = mean_and_half([metrics["worst_group"] for metrics in found.values()]) + raw.mark(shift, method, rule)
             rows.append([shift, method, value, usual, f"{names.count(usual)} of {len(names)}", str(size)])
     return rows
 
@@ -199,7 +203,8 @@ def every_seed(raw: Raw, rule: str) -> Rows:
     seeds = sorted({seed for values in found.values() for seed in values})
     rows = [["shift", "method", *(f"seed {seed}" for seed in seeds)]]
     for (shift, method), values in found.items():
-        rows.append([shift, method, *(f"{values[seed]:.3f}" if seed in values else "-" for seed in seeds)])
+        name = method + raw.mark(shift, method, rule)
+        rows.append([shift, name, *(f"{values[seed]:.3f}" if seed in values else "-" for seed in seeds)])
     return rows
 
 
@@ -216,8 +221,9 @@ def ranks(raw: Raw, rule: str) -> Rows:
         for method, value in block.items():
             got[method].append(fmean([place + 1 for place, other in enumerate(order) if other == value]))
     last = len(raw.methods)
+    doubted = {m: max(raw.mark(shift, m, rule) for shift in raw.shifts) for m in raw.methods}
     rows = [
-        [m, f"{fmean(all_):.3f}", str(all_.count(1)), str(all_.count(last)), str(len(full))]
+        [m + doubted[m], f"{fmean(all_):.3f}", str(all_.count(1)), str(all_.count(last)), str(len(full))]
         for m, all_ in sorted(got.items(), key=lambda pair: fmean(pair[1]))
     ]
     return [["method", "mean rank", "alone first", "alone last", "blocks"], *rows]
@@ -227,8 +233,8 @@ def by_rule(raw: Raw) -> Rows:
     rows = [["shift", "method", *(f"{rule} (ORACLE)" if rule == ORACLE else rule for rule in raw.rules())]]
     for shift in raw.shifts:
         for method in raw.methods:
-            cells = [mean_and_half([*raw.values(shift, method, rule, "test", "accuracy").values()]) for rule in raw.rules()]
-            rows.append([shift, method, *cells])
+            found = {rule: mean_and_half([*raw.values(shift, method, rule, "test", "accuracy").values()]) for rule in raw.rules()}
+            rows.append([shift, method, *(cell + raw.mark(shift, method, rule) for rule, cell in found.items())])
     return rows
 
 

@@ -173,7 +173,7 @@ def test_the_figures_hold_the_numbers_of_the_store(store: Path) -> None:
     }
     assert len(drawn["seeds"]["rows"]) == len(rows) == 19
     for point in drawn["seeds"]["rows"]:
-        assert point["a"] == pytest.approx(by_method[point["s"], point["m"]][point["k"]], abs=1e-6)
+        assert point["a"] == pytest.approx(by_method[point["s"], point["m"]][int(point["k"])], abs=1e-6)
     assert len(drawn["change"]["rows"]) == 5
     for cell in drawn["change"]["rows"]:
         difference = paired(by_method[cell["s"], "erm"], by_method[cell["s"], "groupdro"])
