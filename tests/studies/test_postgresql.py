@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,26 @@ def test_three_drivers_share_the_work(url, tmp_path):
         assert process.returncode == 0, said.decode()
     counted = Counter(" ".join(line.split()[:2]) for line in log_file.read_text().splitlines())
     assert counted == Counter({f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)})
+
+
+def test_drivers_that_add_the_same_study_at_once_wait_for_each_other(url, tmp_path):
+    runs = [planned(f"run{i}") for i in range(40)]
+    with contextlib.ExitStack() as stack:
+        stores = [stack.enter_context(Store.open(url, tmp_path, create=True)) for _ in range(6)]
+        for attempt in range(5):
+            start = threading.Barrier(len(stores))
+
+            def add(number, store, start=start, attempt=attempt):
+                start.wait()
+                store.add_plan(f"same{attempt}", {}, {}, runs)
+                # studies with the same new runs in another order: no two wait for each other in a circle
+                shared = [planned(f"shared{attempt}-{i}") for i in range(2000)]
+                store.add_plan(f"other{attempt}-{number}", {}, {}, shared[300 * number :] + shared[: 300 * number])
+
+            with ThreadPoolExecutor(len(stores)) as threads:
+                list(threads.map(add, range(len(stores)), stores))
+            assert stores[0].counts(f"other{attempt}-3")["total"] == 2000
+            assert [run["key"] for run in stores[0].runs(f"same{attempt}")] == [run.key for run in runs]
 
 
 def test_runs_are_added_many_by_one_statement(url, tmp_path):

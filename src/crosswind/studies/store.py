@@ -120,11 +120,13 @@ class Store:
             raise StoreError(f"{study!r} cannot be the name of a study")
         with self.transaction() as connection:
             entry = {"given": plain_json(given), "resolved": plain_json(resolved)}
-            if not connection.execute(studies.update().where(studies.c.name == study).values(entry)).rowcount:
-                connection.execute(studies.insert().values(name=study, created=now(connection), **entry))
+            # Drivers on PostgreSQL may add the same study at once: all but the first wait here for its transaction to end.
+            connection.execute(self._insert_new(studies).values(name=study, created=now(connection), **entry))
+            connection.execute(studies.update().where(studies.c.name == study).values(entry))
             connection.execute(study_runs.delete().where(study_runs.c.study == study))
             if runs:
-                connection.execute(self._insert_new(table), list(new.values()))
+                # in the order of their keys: studies that share runs wait for each other's in the same order, never in a circle
+                connection.execute(self._insert_new(table), [new[key] for key in sorted(new)])
                 connection.execute(study_runs.insert(), listed)
 
     def study_names(self) -> list[str]:
