@@ -25,7 +25,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
-from crosswind.training.checks import check_run, run_doubts
+from crosswind.training.checks import check_run, lot_doubts, run_doubts
 from crosswind.training.device import reproducible
 from crosswind.training.graphs import Steps
 from crosswind.training.identity import identity, info_of
@@ -38,12 +38,14 @@ from crosswind.training.settings import ModelSpec, TrainingSettings, base_settin
 from crosswind.training.tools import RunTools
 
 if TYPE_CHECKING:
-    from crosswind.shifts.split import Split
+    from crosswind.shifts.split import RowSet, Split
     from crosswind.training.profiling import Profile
 
-__all__ = ["Trajectory", "fit"]
+__all__ = ["Answer", "Trajectory", "fit", "trained"]
 
 Report = Callable[[dict[str, Any]], object]
+Answer = Callable[[Mapping[str, "RowSet"], Mapping[str, AttributedDataset]], tuple[dict[str, dict[str, Predictions]], list[str]]]
+"""From evaluation sets, and the data sets of their rows, to predictions by selection rule and set, and doubts in sentences."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Trajectory:
     accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
     rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
     the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
-    sentence each; `warnings`: those of all rules.
+    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`.
     """
 
     status: str
@@ -66,6 +68,7 @@ class Trajectory:
     doubts: dict[str, list[str]]
     snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
     frozen: Mapping[str, Tensor] = field(repr=False)
+    answer: Answer = field(repr=False)
 
     @property
     def warnings(self) -> list[str]:
@@ -122,6 +125,27 @@ def fit(
         return run.result()
 
 
+def trained(
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    model: ModelSpec,
+    settings: TrainingSettings,
+    seed: int,
+    weights: Mapping[str, Mapping[str, Tensor]],
+    *,
+    base: Mapping[str, Tensor] | None = None,
+) -> Answer:
+    """`Trajectory.answer` of a run that ended before, from its weights by selection rule (`Trajectory.weights`); else as `fit`."""
+    info = info_of(split, images, settings)
+    with reproducible(settings):
+        run = _Run(method, split, images, model, settings, seed, None, None, info, base, (), Meter(inside=True), None)
+    for place, (rule, tensors) in enumerate(weights.items()):
+        run.snapshots[place] = {_inner(name): value for name, value in tensors.items()}
+        run.taken[rule] = place
+    return run.answer
+
+
 class _Run:
     def __init__(
         self,
@@ -162,6 +186,7 @@ class _Run:
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
         self.said: dict[int, dict[str, Predictions]] = {}  # of validation sets, at the steps of the snapshots
+        self.taken: dict[str, int] = {}  # the step of every rule, once training is over
         self._follow()
         self.logged: dict[str, list[Tensor]] = {}
         meter.watch(self.rows, *self.validation.values())
@@ -358,27 +383,38 @@ class _Run:
 
     def result(self) -> Trajectory:
         """Predictions of every set by every rule, each distinct snapshot predicted with once."""
-        settings, selections = self.settings, self.selector.selections
+        selections = self.selector.selections
+        state = dict(self.tools.state)  # as it is at the end, before earlier weights are looked at
+        self.taken = {rule: item.step for rule, item in selections.items()}
         with self.meter.part("evaluation"):
-            evaluation = {
-                name: EvaluationRows(rows, self.images[rows.source], settings, resident=False)
-                for name, rows in self.split.evaluation.items()
-            }
-            self.meter.watch(*evaluation.values())
-            by_step = {step: self._predictions(step, evaluation) for step in sorted(self.selector.steps)}
-        steps = self.before + self.step
-        self.meter.images += steps * settings.batch
-        cost = {**self.meter.cost(), "steps": float(steps)}
-        predictions = {rule: by_step[item.step] for rule, item in selections.items()}
+            # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
+            steps = sorted(self.selector.steps)
+            by_step = {step: self.said.get(step) or self._at(step, predict, self.validation) for step in steps}
+            answers, doubts = self.answer(self.split.evaluation, self.images)
+        predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
+        taken = self.before + self.step
+        self.meter.images += taken * self.settings.batch
+        cost = {**self.meter.cost(), "steps": float(taken)}
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
-        told = run_doubts(self.method, self.split, self.images, self.info, self.tools.state, selections, self.start)
-        return Trajectory(self.status, self.history, selections, predictions, cost, told, dict(self.snapshots), frozen)
+        told = run_doubts(self.method, self.split, self.images, self.info, state, selections, self.start)
+        told = {rule: [*own, *doubts] for rule, own in told.items()}
+        return Trajectory(self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer)
 
-    def _predictions(self, step: int, evaluation: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+    def answer(
+        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+    ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
+        """See `Answer`. Each distinct snapshot predicts once."""
+        if not sets:
+            return {rule: {} for rule in self.taken}, []
+        rows = {name: EvaluationRows(item, images[item.source], self.settings, resident=False) for name, item in sets.items()}
+        self.meter.watch(*rows.values())
+        how = predict_adapted if self.method.needs.adapts else predict
+        by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
+        return {rule: by_step[step] for rule, step in self.taken.items()}, lot_doubts(self.method, sets, images)
+
+    def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.tools.load_weights(self.snapshots[step])
-        # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
-        out = self.said.get(step) or self._say(predict, self.validation)
-        return out | self._say(predict_adapted if self.method.needs.adapts else predict, evaluation)
+        return self._say(how, sets)
 
 
 _NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")
@@ -414,3 +450,11 @@ def _public(name: str) -> str:
         return name
     _, module, parameter = name.split("/", 2)
     return f"{module}.{parameter}"
+
+
+def _inner(name: str) -> str:
+    """The other way."""
+    if name.startswith("state/"):
+        return name
+    module, _, parameter = name.partition(".")
+    return f"module/{module}/{parameter}"
