@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run_command"]
 
-JOB = "crosswind.studies.run:execute"
-
 
 def _folder(text: str) -> Path:
     # Path("") is the working directory, which nobody means by a variable that is not set.
@@ -53,7 +51,6 @@ def run_command(
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
     from crosswind.core.errors import InputError
     from crosswind.data.budget import memory_bytes
-    from crosswind.studies.build import build_dataset, check_pixels
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import load_study, study_path
 
@@ -66,16 +63,22 @@ def run_command(
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 
-    _check_devices(planned)
-    for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
-        check_pixels(build_dataset(values), workers or _cores())
-
+    from crosswind.studies.running import check_ready, run_plan
     from crosswind.studies.store import Store
 
+    check_ready(planned, workers or _cores())
     with Store.open(store_url or out, out=out, create=True) as store:
-        given = planned.study.model_dump(exclude_unset=True)
-        store.add_plan(planned.study.name, given, planned.study.model_dump(), planned.runs)
-        summary = _drive(store, planned, workers or _cores(), retry_failed, out / "profile" if profile else None, size)
+        traces = out / "profile" if profile else None
+        with _Display(planned) as display:
+            summary = run_plan(
+                planned,
+                store,
+                workers=workers or _cores(),
+                memory=size,
+                on_event=display.show,
+                retry_failed=retry_failed,
+                profile=traces,
+            )
         status = _finish(store, planned, summary, store_url or str(out), as_json)
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
@@ -96,35 +99,8 @@ def _traced(summary: Summary, folder: Path) -> str:
     return "\n".join(lines or ["Nothing was profiled: no run that was chosen for it ended."])
 
 
-def _check_devices(planned: Plan) -> None:
-    """Refuse a device that is not here before anything is written; without one in the study, torch is not even imported."""
-    asked = {run.spec["training"]["device"] for run in planned.runs} - {"cpu"}
-    if asked:
-        from crosswind.training.device import check_device
-
-        for device in sorted(asked):
-            check_device(device)
-
-
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profile: Path | None, memory: int | None) -> Summary:
-    from crosswind.studies.drive import drive
-    from crosswind.studies.engines.pool import Pool
-
-    distinct = len({run.key for run in planned.runs})
-    with Pool(JOB, min(workers, distinct), memory=memory) as engine, _Display(planned) as display:
-        return drive(
-            store,
-            planned.runs,
-            engine,
-            on_event=display.show,
-            time_limit=planned.study.time_limit,
-            retry_failed=retry_failed,
-            profile=profile,
-        )
 
 
 def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: bool) -> int:

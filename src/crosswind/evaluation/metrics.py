@@ -1,12 +1,14 @@
 """Scores of one model on one set: pure functions of Predictions. Nothing here knows a model, a method or a seed.
 
-Accuracies and calibration errors are fractions in [0, 1], losses are nats.
+Every metric declares itself in `METRICS`: reports, claims and selection read there what it is called and which way is better. A new
+one is a function with the decorator `metric`; it arrives in scores and tables under its name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,60 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError
 from crosswind.core.types import Predictions
 
-__all__ = ["ECE_BINS", "calibration_error", "log_likelihoods", "scores"]
-
 ECE_BINS = 15
+
+Measure = Callable[[Predictions, Sequence[str], Sequence[str]], float | None]
+"""From predictions, names of groups and names of classes to a number, or None where it is not defined."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a report has to know of a number.
+
+    `title`: how tables name it. `unit`: "fraction", "nats" or "" for a bare number. `better`: "higher", "lower", or "" where neither
+    is. `needs`: "answers", or "logits" for one that is None where a model gives only answers. `measure`: how it is computed; None
+    for those that `scores` computes together. `version` is raised when `measure` gives other numbers.
+    """
+
+    name: str
+    title: str
+    unit: str = "fraction"
+    better: str = "higher"
+    needs: str = "answers"
+    measure: Measure | None = None
+    version: int = 1
+
+
+METRICS = {
+    item.name: item
+    for item in (
+        Metric("accuracy", "accuracy"),
+        Metric("worst_group", "worst-group accuracy"),
+        Metric("balanced_accuracy", "balanced accuracy"),
+        Metric("nll", "negative log likelihood", "nats", "lower", "logits"),
+        Metric("ece", "calibration error", "fraction", "lower", "logits"),
+    )
+}
+"""Every metric by name, in the order of tables."""
+
+
+def metric(
+    name: str, *, title: str = "", unit: str = "fraction", better: str = "higher", needs: str = "answers", version: int = 1
+) -> Callable[[Measure], Measure]:
+    """Declare a function as a metric, see `Metric`. Raises `ValueError` for a name that is taken."""
+
+    def declare(measure: Measure) -> Measure:
+        known = METRICS.get(name)
+        if known is not None and getattr(known.measure, "__qualname__", None) != measure.__qualname__:
+            raise ValueError(f"there is a metric {name!r} already")
+        METRICS[name] = Metric(name, title or name.replace("_", " "), unit, better, needs, measure, version)
+        return measure
+
+    return declare
 
 
 def scores(predictions: Predictions, group_names: Sequence[str], class_names: Sequence[str], min_rows: int = 1) -> dict[str, Any]:
-    """Every score of one set of predictions, as plain values for JSON.
+    """Every score of one set of predictions, as plain values for JSON: what follows, and every metric that has a `measure`.
 
     `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong); `balanced_accuracy`, the mean recall over
     the classes that have rows, of which there are `classes`; `majority`, the share of the rows that are of the most frequent one;
@@ -56,6 +105,9 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
             nll = -float(log_likelihoods(logits)[np.arange(len(label)), label].mean())
             out["nll"] = nll if math.isfinite(nll) else None
             out["ece"] = calibration_error(_confidence(logits), right)
+    for item in METRICS.values():
+        if item.measure is not None:
+            out[item.name] = item.measure(predictions, group_names, class_names)
     return out
 
 

@@ -15,6 +15,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.types import Job, digest
+from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, Point
 from crosswind.studies.build import PATH_KNOBS
@@ -22,7 +23,7 @@ from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
 SCORES = 1
-"""The version of what a score writes: raised when a metric changes, so that scores, and nothing else, are made anew."""
+"""The version of what a score writes: raised when one of our metrics changes, so that scores, and nothing else, are made anew."""
 
 Values = Mapping[str, Any]
 
@@ -137,7 +138,8 @@ def _base_fit(method: MethodEntry, knobs: Values, training: Values, head: _Head,
 def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> Job:
     keys = [job.key for job in needs]
     told = {name: value for name, value in spec.items() if name != "data"}
-    return Job(digest({"kind": "score", "version": SCORES, "needs": keys, **told}), spec, labels, tuple(keys), "score", follows)
+    metrics = [[item.name, item.version] for item in METRICS.values() if item.measure is not None]
+    return Job(digest({"kind": "score", "version": [SCORES, *metrics], "needs": keys, **told}), spec, labels, tuple(keys), "score", follows)
 
 
 def _of_given(common: Values, common_key: Values, model: Values, seed: int, labels: Values) -> Iterator[Job]:
