@@ -183,7 +183,7 @@ def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What the figures may depend on."""
-    from crosswind.studies.run import run_versions
+    from crosswind.studies.jobs import run_versions
 
     names = [line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if "model name" in line]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

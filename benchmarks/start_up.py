@@ -72,7 +72,7 @@ def warm(rounds: int) -> None:
     import torch
 
     from crosswind.studies.plan import make_plan
-    from crosswind.studies.run import execute
+    from crosswind.studies.jobs import execute
     from crosswind.studies.spec import study_from
 
     torch.set_num_threads(1)

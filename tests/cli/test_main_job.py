@@ -90,7 +90,7 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
 
 def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
     from crosswind.studies.artifacts import artifact_folder
-    from crosswind.studies.run import read_predictions
+    from crosswind.studies.jobs import read_predictions
     from crosswind.studies.store import Store
 
     with Store.open(store) as opened:

@@ -17,7 +17,7 @@ from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.jtt import JTT
-from crosswind.studies.run import _base_weights
+from crosswind.studies.jobs import _base_weights
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 

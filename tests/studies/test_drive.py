@@ -13,7 +13,7 @@ import pytest
 from tests.studies.toys import JOB, graph, planned
 
 from crosswind.core.errors import InputError, InternalError, StoreError
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.drive import drive
 from crosswind.studies.drivers import process_start
@@ -86,7 +86,7 @@ def test_what_is_finished_is_not_done_again(tmp_path):
 
 
 def test_a_circle_is_refused_before_anything_starts(tmp_path):
-    runs = [PlannedRun("aaaa", {}, {}, ("bbbb",)), PlannedRun("bbbb", {}, {}, ("cccc",)), PlannedRun("cccc", {}, {}, ("aaaa",))]
+    runs = [Job("aaaa", {}, {}, ("bbbb",)), Job("bbbb", {}, {}, ("cccc",)), Job("cccc", {}, {}, ("aaaa",))]
     with pytest.raises(InputError, match="in a circle: .*aaaa"):
         done(tmp_path / "out", runs)
     with Store.open(tmp_path / "out") as store:
@@ -110,7 +110,7 @@ def test_a_plan_that_was_not_added_is_refused(tmp_path):
 
 def test_one_run_under_two_labels_is_done_once(tmp_path):
     run = planned("a", log=str(tmp_path / "log"))
-    twice = [run, PlannedRun(run.key, run.spec, {"method": "b"})]
+    twice = [run, Job(run.key, run.spec, {"method": "b"})]
     summary, runs = done(tmp_path / "out", twice)
     assert summary.finished == 1 and len(runs) == 2 and words(tmp_path / "log")["start a"] == 1
 

@@ -22,7 +22,7 @@ from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import make_plan
-from crosswind.studies.run import read_predictions
+from crosswind.studies.jobs import read_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
@@ -107,16 +107,16 @@ def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_strea
     }
     plan = make_plan(study_from(study, name="counted"))
     engines = {
-        "two": Pool("crosswind.studies.run:execute", 2, [counted.MODULE]),
-        "streamed": Pool("crosswind.studies.run:execute", 2, [counted.MODULE], memory=0),
-        "here": Inline("crosswind.studies.run:execute"),
+        "two": Pool("crosswind.studies.jobs:execute", 2, [counted.MODULE]),
+        "streamed": Pool("crosswind.studies.jobs:execute", 2, [counted.MODULE], memory=0),
+        "here": Inline("crosswind.studies.jobs:execute"),
     }
     found = {}
     for name, engine in engines.items():
         with Store.open(tmp_path / name, create=True) as store, engine:
-            store.add_plan("counted", {}, plan.study.model_dump(), plan.runs)
+            store.add_plan("counted", {}, plan.study.model_dump(), plan.jobs)
             with bounded(200 * 776 if name == "here" else None):
-                assert drive(store, plan.runs, engine).finished == 2
+                assert drive(store, plan.jobs, engine).finished == 2
             logits = {}
             for path in sorted((tmp_path / name).rglob("predictions.npz")):
                 for rule, sets in read_predictions(path).items():

@@ -84,9 +84,9 @@ def test_the_plan_says_what_two_seeds_share() -> None:
 def test_a_study_of_split_seeds_from_plan_to_tables(tmp_path: Path) -> None:
     claims = [{"text": "mixed images help", "better": "mixup"}]
     plan = planned(split_seeds=2, methods=["erm", "mixup"], shifts={"none": []}, claims=claims, training={"steps": 2})
-    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.run:execute") as engine:
-        store.add_plan("study", {}, plan.study.model_dump(), plan.runs)
-        drive(store, plan.runs, engine)
+    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+        store.add_plan("study", {}, plan.study.model_dump(), plan.jobs)
+        drive(store, plan.jobs, engine)
         rows = [row for row in store.results("study") if row["set"] == "test" and row["method"] == "erm"]
         tables = {table.name: table for table in tables_of(store, "study")}
     assert [(row["split_seed"], row["seed"]) for row in rows if row["rule"] == "best-id"] == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from crosswind.core.errors import StoreError
-from crosswind.core.types import PlannedRun, digest
+from crosswind.core.types import Job, digest
 from crosswind.studies import database
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.drivers import Driver, machine
@@ -35,7 +35,7 @@ RESULT = {
 
 
 def plan(n, **more):
-    return [PlannedRun(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)]
+    return [Job(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_results_have_one_entry_a_rule_and_set(store, ledger):
 def test_a_run_that_two_studies_plan_is_one_run(store, ledger):
     run = plan(1)[0]
     for study in ("a", "b"):
-        store.add_plan(study, {}, {}, [PlannedRun(run.key, run.spec, {"method": study})])
+        store.add_plan(study, {}, {}, [Job(run.key, run.spec, {"method": study})])
     assert ledger.claim(run.key) and ledger.finished(run.key, RESULT, 1.0)
     assert [row["method"] for study in ("a", "b") for row in store.results(study)] == ["a", "a", "b", "b"]
     assert len(store.run(run.key)["studies"]) == 2
@@ -122,7 +122,7 @@ def test_a_run_that_two_studies_plan_is_one_run(store, ledger):
 
 def test_a_run_is_found_by_the_beginning_of_its_key(store, ledger):
     keys = ["aaaa1111", "aaaa2222", "bbbb", "bbbbcccc"]
-    store.add_plan("study", {}, {}, [PlannedRun(key, {"key": key}, {}) for key in keys])
+    store.add_plan("study", {}, {}, [Job(key, {"key": key}, {}) for key in keys])
     assert store.run("aaaa1")["spec"] == store.run("AAAA1")["spec"] == {"key": "aaaa1111"}
     assert store.run("bbbb")["key"] == "bbbb"  # a whole key is not ambiguous
     for prefix, problem in {"aaaa": "more than one", "c": "no run", "%": "no run", "aaaa_": "no run"}.items():

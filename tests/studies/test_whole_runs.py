@@ -25,12 +25,12 @@ from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.run import execute, read_predictions
+from crosswind.studies.jobs import execute, read_predictions
 from crosswind.studies.spec import json_schema, study_from
 from crosswind.studies.store import Store
 from crosswind.training.selection import RULES
 
-JOB = "crosswind.studies.run:execute"
+JOB = "crosswind.studies.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
@@ -51,8 +51,8 @@ def planned(**changes: Any) -> Plan:
 
 def finish(out: Path, plan: Plan, engine: Any) -> list[dict[str, Any]]:
     with Store.open(out, create=True) as store, engine:
-        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.runs)
-        drive(store, plan.runs, engine)
+        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
+        drive(store, plan.jobs, engine)
         return numbers(store)
 
 

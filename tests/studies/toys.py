@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from crosswind.core.errors import InternalError, RunError
-from crosswind.core.types import PlannedRun, digest
+from crosswind.core.types import Job, digest
 
 ERRORS = {
     "no memory left to map": OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
@@ -26,14 +26,15 @@ ERRORS = {
 def planned(name, needs=(), **spec):
     """A run of `execute`; `spec` says what it does. The log file is not in the key."""
     spec = {"name": name, **spec, "needs": list(needs)}
-    return PlannedRun(digest({**spec, "log": ""}), spec, {"method": name, "seed": 0}, tuple(needs))
+    return Job(digest({**spec, "log": ""}), spec, {"method": name, "seed": 0}, tuple(needs))
 
 
-def execute(spec, folder, checkpoint, report, bases=None):
+def execute(_, spec, place):
     """Work in steps with a checkpoint after each; the score is a chain of digests over all steps and the scores of the bases.
 
     Each start and end is a line in the file `spec["log"]`, so that a test can count what was executed.
     """
+    folder, checkpoint, report = place.folder, place.checkpoint, place.report
     log(spec, "start")
     kind = spec.get("does", "work")
     if kind == "raise":
@@ -86,7 +87,7 @@ def execute(spec, folder, checkpoint, report, bases=None):
     state = {"step": 0, "state": ""}
     if checkpoint.exists():
         state = json.loads(checkpoint.read_text())
-    above = [json.loads((path / "score.json").read_text()) for _, path in sorted((bases or {}).items())]
+    above = [json.loads((path / "score.json").read_text()) for _, path in sorted(place.needed.items())]
     steps = spec.get("steps", 3)
     for step in range(state["step"], steps):
         time.sleep(spec.get("seconds", 0.0) / steps)

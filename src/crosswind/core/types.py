@@ -97,5 +97,5 @@ class Job:
     spec: Mapping[str, Any]
     labels: Mapping[str, Any]
     needs: tuple[str, ...] = ()
-    kind: str = "fit"
+    kind: str = "score"
     follows: str = ""

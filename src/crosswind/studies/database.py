@@ -40,7 +40,7 @@ __all__ = [
     "text",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of the tables below, kept in `meta`."""
 
 
@@ -49,7 +49,12 @@ def _add_cause_and_files(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"ALTER TABLE runs ADD COLUMN {column} TEXT"))
 
 
-MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files}
+def _add_kind(connection: sa.Connection) -> None:
+    # A run of before was training, predictions and scores in one: a row of the tables.
+    connection.execute(sa.text("ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'score'"))
+
+
+MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files, 2: _add_kind}
 """From a version to the next: what makes the tables of version `n` those of `n + 1`."""
 
 BUSY_SECONDS = 30.0
@@ -108,6 +113,7 @@ runs = sa.Table(
     sa.Column("warnings", sa.Text),
     sa.Column("cause", sa.Text),
     sa.Column("files", sa.Text),
+    sa.Column("kind", sa.Text, nullable=False, server_default="score"),
     sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
 )
 

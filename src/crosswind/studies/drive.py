@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from crosswind.core.errors import InputError, InternalError, StoreError
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.causes import cause_of
 from crosswind.studies.drivers import HEARTBEAT_SECONDS, Driver
@@ -74,7 +74,7 @@ class Summary:
 
 def drive(
     store: Store,
-    runs: Sequence[PlannedRun],
+    runs: Sequence[Job],
     engine: Engine,
     *,
     on_event: Callable[[Progress], None] | None = None,
@@ -115,7 +115,7 @@ class _Work:
     def __init__(
         self,
         ledger: Ledger,
-        runs: Sequence[PlannedRun],
+        runs: Sequence[Job],
         engine: Engine,
         on_event: Callable[[Progress], None] | None,
         time_limit: float | None,
@@ -123,11 +123,17 @@ class _Work:
     ) -> None:
         self.ledger, self.store, self.engine = ledger, ledger.store, engine
         self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
-        self.runs: dict[str, PlannedRun] = {}
+        self.runs: dict[str, Job] = {}
         for run in runs:
             self.runs.setdefault(run.key, run)  # one run may stand in a study twice, under two labels
         self.position = {key: position for position, key in enumerate(self.runs)}
         self.dependents = _dependents(self.runs, self.store)
+        self.following: dict[str, list[str]] = {}  # the jobs that are done right after one, in their order
+        for key, run in self.runs.items():
+            if run.follows in self.runs:
+                self.following.setdefault(run.follows, []).append(key)
+        # What is counted, and told of: the others are steps on the way to these.
+        self.rows = {key for key, run in self.runs.items() if run.kind == "score"}
         self.open_needs = {key: {need for need in run.needs if need in self.runs} for key, run in self.runs.items()}
         self.ready: list[tuple[bool, int]] = []
         self.again: set[str] = set()
@@ -164,7 +170,7 @@ class _Work:
                 self._has_failed(key)
         for key in self.runs:
             self._ready_if_free(key)
-        self._tell("", f"{self.done} of {len(self.runs)} runs are done already")
+        self._tell("", f"{self.done} of {len(self.rows)} runs are done already")
         polled = time.monotonic()
         while True:
             with interrupts.held():
@@ -185,7 +191,7 @@ class _Work:
             elif not self.ready:
                 break
             interrupts.check()
-        ended, seconds = list(self.status.values()), time.monotonic() - started
+        ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
         finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
         written, troubles = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
@@ -206,19 +212,29 @@ class _Work:
             if not self.ledger.claim(key):
                 self._is_foreign(key)
                 continue
-            task = Task(
-                key,
-                run.spec,
-                str(staging_folder(out, self.ledger.driver.id, key)),
-                str(checkpoint_folder(out, key) / "state.safetensors"),
-                {need: str(artifact_folder(out, need)) for need in run.needs},
-                self.time_limit,
-                None if self.traces is None else self.traces.path(run),
+            following = self._followers(key)
+            fresh = {name: staging_folder(out, self.ledger.driver.id, name) for name in (key, *following)}
+            task = self._task(run, fresh)
+            task = replace(
+                task,
+                limit=self.time_limit,
+                profile=None if self.traces is None else self.traces.path(run),
+                following=[self._task(self.runs[name], fresh) for name in following],
             )
             self.status[key] = "running"
             self.active[key] = time.monotonic()
             self.engine.submit(task)
             self._tell(key, "started")
+
+    def _followers(self, key: str) -> list[str]:
+        return [name for name in self.following.get(key, ()) if self.status.get(name) == "waiting"]
+
+    def _task(self, run: Job, fresh: Mapping[str, Path]) -> Task:
+        """`fresh`: the folders of the jobs that are done in one go."""
+        out = self.store.out
+        needed = {need: str(fresh.get(need) or artifact_folder(out, need)) for need in run.needs}
+        checkpoint = str(checkpoint_folder(out, run.key) / "state.safetensors")
+        return Task(run.key, run.kind, run.spec, str(fresh[run.key]), checkpoint, needed)
 
     def _handle(self, event: Event) -> None:
         key = event.key
@@ -226,21 +242,22 @@ class _Work:
             self._tell(key, "runs", event.result)
             return
         del self.active[key]
-        self.executed += 1
+        self.executed += sum(name in self.rows for name in (key, *self._followers(key)))
         self.busy += event.seconds
         if self.traces is not None and event.kind != "lost":
             self.traces.ended(self.runs[key], event.result if event.kind == "finished" else None)
         if event.kind != "finished":
             # First of all, since it may be what fills the disk that the reason has to be written to.
-            shutil.rmtree(staging_folder(self.store.out, self.ledger.driver.id, key), ignore_errors=True)
+            for name in (key, *self._followers(key)):
+                shutil.rmtree(staging_folder(self.store.out, self.ledger.driver.id, name), ignore_errors=True)
         if event.kind == "finished":
             self._record(event)
         elif event.kind in ("failed", "fault"):
             self._fail(event, event.reason)
             if event.kind == "fault":  # other runs would have it too, told of or not
                 raise InternalError(event.reason)
-        elif self.ledger.lost(key, event.reason, event.detail, event.worker, event.cause):
-            self.executed -= 1
+        elif self.ledger.lost(key, event.reason, event.detail, event.worker, event.cause, self._followers(key)):
+            self.executed -= sum(name in self.rows for name in (key, *self._followers(key)))
             self.status[key] = "waiting"
             self._push(key)
             self._tell(key, f"is tried once more: {event.reason}")
@@ -253,18 +270,22 @@ class _Work:
             ours = self.ledger.finished(event.key, event.result, event.seconds, staged, event.worker)
         except StoreError as error:
             # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
-            shutil.rmtree(staged, ignore_errors=True)
+            for name in (event.key, *event.result.get("following", {})):
+                shutil.rmtree(staged.with_name(name), ignore_errors=True)
             self._fail(replace(event, cause=cause_of(error) or "system"), f"its result could not be stored: {error}")
             return
         if not ours:
             self._is_foreign(event.key)
             return
         self.took.append(event.seconds)
+        for name, result in event.result.get("following", {}).items():
+            self._is_done(name, str(result["status"]))
         self._is_done(event.key, str(event.result["status"]))
         self._tell(event.key, str(event.result["status"]))
 
     def _fail(self, event: Event, reason: str) -> None:
-        if self.ledger.failed(event.key, reason, event.detail, event.seconds, event.worker, event.cause):
+        following = self._followers(event.key)
+        if self.ledger.failed(event.key, reason, event.detail, event.seconds, event.worker, event.cause, following):
             self._after_failure(event.key, reason)
         else:
             self._is_foreign(event.key)
@@ -278,7 +299,7 @@ class _Work:
     def _is_done(self, key: str, status: str) -> None:
         self.foreign.discard(key)
         self.status[key] = status
-        self.done += 1
+        self.done += key in self.rows
         for dependent in self.dependents[key]:
             self.open_needs[dependent].discard(key)
             self._ready_if_free(dependent)
@@ -294,7 +315,7 @@ class _Work:
                     blocked.append(dependent)
                     todo.append(dependent)
         self.status[key] = "failed"
-        self.failed += 1 + len(blocked)
+        self.failed += sum(name in self.rows for name in (key, *blocked))
         if blocked:
             self.ledger.blocked(blocked, key)
 
@@ -333,14 +354,14 @@ class _Work:
     def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
         if self.on_event is not None:
             running = len(self.active) + len(self.foreign)
-            self.on_event(Progress(self.done, running, self.failed, len(self.runs), self._left(), message, key, report or {}))
+            self.on_event(Progress(self.done, running, self.failed, len(self.rows), self._left(), message, key, report or {}))
 
     def _left(self) -> float | None:
         """Seconds left, as if every run took the mean of those that ended in this session."""
         if not self.took:
             return None
         mean, at = sum(self.took) / len(self.took), time.monotonic()
-        waiting = len(self.runs) - self.done - self.failed - len(self.active)
+        waiting = max(0, len(self.rows) - self.done - self.failed - len(self.active))
         of_active = sum(max(0.0, mean - (at - since)) for since in self.active.values())
         return (waiting * mean + of_active) / max(1, self.engine.workers)
 
@@ -409,7 +430,7 @@ def _heart(ledger: Ledger) -> Iterator[None]:
         thread.join()
 
 
-def _dependents(runs: Mapping[str, PlannedRun], store: Store) -> dict[str, list[str]]:
+def _dependents(runs: Mapping[str, Job], store: Store) -> dict[str, list[str]]:
     """For each run those that need it. A need outside the plan must be done in the store already."""
     out: dict[str, list[str]] = {key: [] for key in runs}
     outside = {need for run in runs.values() for need in run.needs if need not in runs}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +25,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json, write_atomically
 from crosswind.studies.build import build_dataset, build_split_plan
+from crosswind.studies.engines import Place
 
 if TYPE_CHECKING:
     from crosswind.methods.base import Method
@@ -38,26 +38,10 @@ GIVEN = "given"
 WEIGHTS = "weights-{}.safetensors"
 
 
-@dataclass
-class Place:
-    """Where a job works. `folder` takes its files, `checkpoint` its resumable state, `report` its progress.
-
-    `needed`: the folders of the jobs that it needs, by key. `profile`: a trace of a few steps goes to `PROFILE.json.gz`, a table of
-    operators to `PROFILE.txt`. `fitted`: trained models of the jobs that were done just before, in this process, by key.
-    """
-
-    key: str
-    needs: tuple[str, ...]
-    folder: Path
-    checkpoint: Path
-    report: Callable[[dict[str, Any]], None]
-    needed: Mapping[str, Path] = field(default_factory=dict)
-    profile: Path | None = None
-    fitted: dict[str, Answer] = field(default_factory=dict)
-
-
 def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Do one job. Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection rule and set),
+    """Do one job. `place.profile`: a trace goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
+
+    Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection rule and set),
     `cost`, `warnings`, `versions`, and `profile` where one was asked for: the `path` of the trace, or None and the `trouble`.
     """
     place.folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +82,7 @@ def fit(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str
     (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
         _write_weights(place.folder, trajectory)
-    place.fitted[place.key] = trajectory.answer
+    place.held[place.key] = trajectory.answer  # for the predictions that follow
     # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
     diverged = trajectory.status != "finished"
     ended = {"reason": f"a loss was not finite by step {trajectory.history[-1]['step']}"} if diverged else {}
@@ -137,7 +121,7 @@ def predict(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict
             whole = {**fitted, "data": {**fitted["data"], **spec["data"]}}
             whole["split"] = {**fitted["split"], "sets": {**fitted["split"]["sets"], spec["set"]: spec["item"]}}
             split, datasets = _split_of(whole)
-            answers = place.fitted.get(place.needs[0]) or _from_weights(fitted, place)
+            answers = place.held.get(place.needs[0]) or _from_weights(fitted, place)
             predictions, doubts = answers({spec["set"]: split.evaluation[spec["set"]]}, datasets)
     write_predictions(place.folder / "predictions.npz", predictions)
     report = split.report

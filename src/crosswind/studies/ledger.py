@@ -98,12 +98,32 @@ class Ledger:
             return connection.execute(pending.values(attempts=runs.c.attempts + 1, **values)).rowcount == 1
 
     def finished(self, key: str, result: Mapping[str, Any], seconds: float, staged: Path | None = None, worker: str = "") -> bool:
-        """Record the result of a run and move its files from `staged` to their place, both or neither.
+        """Record the result of a job and move its files from `staged` to their place, both or neither.
 
         `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`, `metrics`), `cost`, `warnings`,
-        `versions`, `files` (what `artifacts.listing` says of `staged`), and the `reason` of one that diverged. False, and nothing
-        done, when the run is no longer this driver's.
+        `versions`, `files` (what `artifacts.listing` says of `staged`), and the `reason` of one that diverged. `following` in it:
+        results of the jobs that followed, by key, whose files lie beside; they are recorded with it, all or none. False, and nothing
+        done, when the job is no longer this driver's.
         """
+        with self.store.transaction() as connection:
+            if not self._record(connection, key, self._mine(key), result, seconds, worker):
+                return False
+            for other, said in result.get("following", {}).items():
+                # Nobody can have begun it, since it needs the one that is recorded here.
+                self._record(connection, other, self._pending([other]), said, seconds, worker)
+            # Last before the commit, under the database's lock: a kill in between leaves a job to be done again, whose
+            # files replace these; never a finished job without files.
+            for name in (key, *result.get("following", {})):
+                folder = None if staged is None else staged.with_name(name)
+                if folder is not None and folder.is_dir():
+                    artifacts.publish(folder, artifacts.artifact_folder(self.store.out, name))
+        for name in (key, *result.get("following", {})):
+            shutil.rmtree(artifacts.checkpoint_folder(self.store.out, name), ignore_errors=True)
+        return True
+
+    def _record(
+        self, connection: sa.Connection, key: str, whose: sa.Update, result: Mapping[str, Any], seconds: float, worker: str
+    ) -> bool:
         from crosswind.studies.database import now, scores, text
 
         listed = [
@@ -119,26 +139,27 @@ class Ledger:
         empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
         values = {name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()}
         values |= {"status": result["status"], "worker": worker}
-        with self.store.transaction() as connection:
-            reason = text(one_line(str(result["reason"]))) if result.get("reason") else None
-            done = self._mine(key).values(reason=reason, detail=None, finished=now(connection), seconds=seconds, **values)
-            if connection.execute(done).rowcount != 1:
-                return False
-            connection.execute(scores.delete().where(scores.c.key == key))
-            if listed:
-                connection.execute(scores.insert(), listed)
-            if staged is not None and staged.is_dir():
-                # Last before the commit, under the database's lock: a kill in between leaves a run to be done again, whose
-                # files replace these; never a finished run without files.
-                artifacts.publish(staged, artifacts.artifact_folder(self.store.out, key))
-        shutil.rmtree(artifacts.checkpoint_folder(self.store.out, key), ignore_errors=True)
+        reason = text(one_line(str(result["reason"]))) if result.get("reason") else None
+        done = whose.values(reason=reason, detail=None, finished=now(connection), seconds=seconds, **values)
+        if connection.execute(done).rowcount != 1:
+            return False
+        connection.execute(scores.delete().where(scores.c.key == key))
+        if listed:
+            connection.execute(scores.insert(), listed)
         return True
 
     def failed(
-        self, key: str, reason: str, detail: str = "", seconds: float | None = None, worker: str = "", cause: str = ""
+        self,
+        key: str,
+        reason: str,
+        detail: str = "",
+        seconds: float | None = None,
+        worker: str = "",
+        cause: str = "",
+        following: Sequence[str] = (),
     ) -> bool:
-        """Record that the run failed, with the reason in one sentence and the `cause` of an event. False when the run is no longer
-        this driver's.
+        """Record that the job failed, and those `following` it, with the reason in one sentence and the `cause` of an event. False
+        when the job is no longer this driver's.
         """
         from crosswind.studies.database import now, text
 
@@ -151,10 +172,18 @@ class Ledger:
             "worker": worker,
         }
         with self.store.transaction() as connection:
-            return connection.execute(self._mine(key).values(finished=now(connection), **values)).rowcount == 1
+            values["finished"] = now(connection)
+            if connection.execute(self._mine(key).values(values)).rowcount != 1:
+                return False
+            connection.execute(self._pending(following).values(values))
+            return True
 
-    def lost(self, key: str, reason: str, detail: str = "", worker: str = "", cause: str = "") -> bool:
-        """Record that the run's worker died. True: the run is pending again; False: it was the last try, the run has failed."""
+    def lost(
+        self, key: str, reason: str, detail: str = "", worker: str = "", cause: str = "", following: Sequence[str] = ()
+    ) -> bool:
+        """Record that the job's worker died. True: the job is pending again; False: it was the last try, the job has failed, and
+        those `following` it.
+        """
         from crosswind.studies.database import now, runs, text
 
         why = text(one_line(reason))
@@ -168,7 +197,9 @@ class Ledger:
                 return True
             tried = f"tried {ATTEMPTS} times: {why}"
             values = {"status": "failed", "reason": tried, "detail": text(detail), "worker": worker, "cause": cause or None}
-            connection.execute(self._mine(key).values(finished=now(connection), **values))
+            values["finished"] = now(connection)
+            connection.execute(self._mine(key).values(values))
+            connection.execute(self._pending(following).values(values))
             return False
 
     def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:
@@ -193,6 +224,11 @@ class Ledger:
 
     def _done(self, keys: list[str]) -> list[str]:
         return [key for key, status in self.store.statuses(keys).items() if status in DONE]
+
+    def _pending(self, keys: Sequence[str]) -> sa.Update:
+        from crosswind.studies.database import runs
+
+        return runs.update().where(runs.c.key.in_(list(keys)) & (runs.c.status == "pending"))
 
     def _mine(self, key: str) -> sa.Update:
         from crosswind.studies.database import runs

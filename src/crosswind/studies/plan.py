@@ -27,6 +27,7 @@ from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.demands import check_forms, check_lengths, check_models, check_needs, doubts
 from crosswind.studies.expand import check_distinct, jobs_of, without_paths
 from crosswind.studies.spec import DataSpec, SetSpec, Study
+from crosswind.studies.store import ROWS
 from crosswind.training.selection import RULES
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
@@ -79,9 +80,9 @@ class Plan:
     warnings: tuple[str, ...] = field(default=())
 
     @property
-    def runs(self) -> int:
-        """The number of runs: rows of the tables, one a seed."""
-        return sum(job.kind == "score" for job in self.jobs)
+    def runs(self) -> tuple[Job, ...]:
+        """The runs, as a study counts them: the jobs that are rows of its tables."""
+        return tuple(job for job in self.jobs if job.kind == ROWS)
 
     @property
     def validation(self) -> dict[str, str]:
@@ -95,7 +96,7 @@ class Plan:
             "study": self.study.name,
             "validation": self.validation,
             "draws": [draw.to_json() for draw in self.draws],
-            "runs": self.runs,
+            "runs": len(self.runs),
             "warnings": list(self.warnings),
         }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.drive import Progress, Summary, drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.jobs import WEIGHTS
 from crosswind.studies.plan import Plan
-from crosswind.studies.store import Store
+from crosswind.studies.store import DONE, Store
 
 EXECUTE = "crosswind.studies.jobs:execute"
 
@@ -48,7 +50,16 @@ def run_plan(
     first, `memory` the bytes that pixels may take. For the others see `drive`, which this raises what it does.
     """
     store.add_plan(plan.study.name, plan.study.model_dump(exclude_unset=True), plan.study.model_dump(), plan.jobs)
-    number = min(workers, max(1, plan.runs))
+    reopen_fits(plan, store)
+    number = min(workers, max(1, len(plan.runs)))
     with Pool(EXECUTE, number, modules, memory=memory) if workers else Inline(EXECUTE, memory=memory) as engine:
         limit = plan.study.time_limit
         return drive(store, plan.jobs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed, profile=profile)
+
+
+def reopen_fits(plan: Plan, store: Store) -> int:
+    """Have fits done again whose weights are asked for, by a set that was added, and were not kept; how many."""
+    statuses = store.statuses([job.key for job in plan.jobs])
+    wanted = {job.follows for job in plan.jobs if job.kind == "predict" and job.follows and statuses[job.key] not in DONE}
+    done = [key for key in sorted(wanted) if statuses[key] in DONE]
+    return store.undo(key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*"))))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import StoreError, shown, unknown
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies import artifacts
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.drivers import Driver
@@ -27,6 +27,8 @@ __all__ = ["DONE", "FILE_NAME", "STATUSES", "Store", "in_parts", "split_name"]
 FILE_NAME = "store.sqlite"
 STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
+ROWS = "score"
+"""The kind of job that is a row of the tables: a run, as a study counts them."""
 # What reports do arithmetic with.
 NUMBERS = (
     *("n", "accuracy", "unparsed", "balanced_accuracy", "worst_group", "nll", "ece", "non_finite", "ties", "selected_step"),
@@ -103,7 +105,7 @@ class Store:
 
     # --- studies -----------------------------------------------------------------------------------------------------------
 
-    def add_plan(self, study: str, given: Any, resolved: Any, runs: Sequence[PlannedRun]) -> None:
+    def add_plan(self, study: str, given: Any, resolved: Any, runs: Sequence[Job]) -> None:
         """Put the study and its runs in. A study of this name gets the new list; runs that are there already keep their results.
 
         `given`: the specification as the user wrote it, `resolved`: with every default filled in; both plain values.
@@ -111,7 +113,7 @@ class Store:
         from crosswind.studies.database import now, studies, study_runs, text
         from crosswind.studies.database import runs as table
 
-        new = {run.key: {"key": artifacts.check_key(run.key), "spec": plain_json(run.spec)} for run in runs}
+        new = {run.key: {"key": artifacts.check_key(run.key), "kind": run.kind, "spec": plain_json(run.spec)} for run in runs}
         listed = [
             {"study": study, "position": position, "key": run.key, "labels": plain_json(run.labels)}
             for position, run in enumerate(runs)
@@ -151,7 +153,7 @@ class Store:
         }
 
     def counts(self, study: str | None = None) -> dict[str, int]:
-        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`.
+        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`: jobs that are rows of tables.
 
         A run whose driver died counts as pending: that is what the next driver makes of it.
         """
@@ -161,7 +163,8 @@ class Store:
             self.study(study)
 
         def query(sa: Any) -> Any:
-            wanted = sa.select(runs.c.status, runs.c.driver, sa.func.count()).group_by(runs.c.status, runs.c.driver)
+            wanted = sa.select(runs.c.status, runs.c.driver, sa.func.count()).where(runs.c.kind == ROWS)
+            wanted = wanted.group_by(runs.c.status, runs.c.driver)
             keys = sa.select(study_runs.c.key).where(study_runs.c.study == study)
             return wanted if study is None else wanted.where(runs.c.key.in_(keys))
 
@@ -172,7 +175,9 @@ class Store:
         return {**out, "total": sum(out.values())}
 
     def runs(self, study: str) -> list[dict[str, Any]]:
-        """The study's runs in the order of the plan, without their scores: key, labels, status, reason, cause, seconds, ..."""
+        """The study's runs, jobs that are rows of tables, in the order of the plan, without their scores: key, labels, status,
+        reason, cause, seconds, ...
+        """
         from crosswind.studies.database import runs, study_runs
 
         self.study(study)
@@ -182,7 +187,7 @@ class Store:
             lambda sa: (
                 sa.select(study_runs.c.key, study_runs.c.labels, *columns, runs.c.cost, runs.c.warnings)
                 .join(runs, runs.c.key == study_runs.c.key)
-                .where(study_runs.c.study == study)
+                .where((study_runs.c.study == study) & (runs.c.kind == ROWS))
                 .order_by(study_runs.c.position)
             )
         )
@@ -245,7 +250,7 @@ class Store:
             lambda sa: (
                 sa.select(runs.c.versions, sa.func.count())
                 .where(runs.c.key.in_(sa.select(study_runs.c.key).where(study_runs.c.study == study)))
-                .where(runs.c.versions.is_not(None))
+                .where(runs.c.versions.is_not(None) & (runs.c.kind == ROWS))
                 .group_by(runs.c.versions)
             )
         )

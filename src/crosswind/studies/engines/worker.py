@@ -29,6 +29,7 @@ from crosswind.core.errors import CrosswindError, InternalError, RunError, one_l
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
 from crosswind.studies.causes import cause_of
+from crosswind.studies.engines import Place
 
 __all__ = ["ONE_THREAD", "load_job", "main", "one_thread", "perform"]
 
@@ -61,25 +62,18 @@ def load_job(name: str) -> Job:
 def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Execute one task and return its event as plain values; never raises an `Exception`.
 
-    The job is called as `job(spec, folder, checkpoint, report)`, with `bases` (a map from key to folder) where the run needs
-    others, and `profile` (a path) where a trace of it is asked for. `folder` is new and empty; `checkpoint` is the path of a file,
-    in a folder of its own that keeps what an earlier try left.
+    The job is called as `job(kind, spec, place)`. Its folder is new and empty; its checkpoint is the path of a file, in a folder of
+    its own that keeps what an earlier try left. Jobs that follow are done after it; if one fails, all have failed.
     """
     started = time.perf_counter()
-    folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
     out: dict[str, Any] = {"key": task["key"]}
+    held: dict[str, Any] = {}
     try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        more: dict[str, Any] = {"bases": {key: Path(path) for key, path in task["bases"].items()}} if task["bases"] else {}
-        if task.get("profile"):
-            more["profile"] = Path(task["profile"])
         with one_thread():
-            result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
-        # Read back while they are in memory still: it is what was written that the checksums are of.
-        out |= {"kind": "finished", "result": {**_checked(result), "files": listing(folder)}}
-        sync_tree(folder)
+            function = load_job(job)
+            result = _done(function, task, report, held)
+            followed = {item["key"]: _done(function, item, report, held) for item in task["following"]}
+        out |= {"kind": "finished", "result": {**result, "following": followed}}
     except InternalError as error:
         out |= {"kind": "fault", "reason": str(error), "detail": traceback.format_exc()[-DETAIL_CHARACTERS:]}
     except Exception as error:
@@ -91,6 +85,23 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
     except SystemExit as error:
         out |= {"kind": "failed", "reason": f"the run called exit ({error.code})"}
     return out | {"seconds": time.perf_counter() - started}
+
+
+def _done(
+    function: Job, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None], held: dict[str, Any]
+) -> dict[str, Any]:
+    """The result of one job, whose files are on the disk, with their checksums."""
+    folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    needed = {key: Path(path) for key, path in task["needed"].items()}
+    profile = Path(task["profile"]) if task.get("profile") else None
+    result = function(task["kind"], task["spec"], Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held))
+    # Read back while they are in memory still: it is what was written that the checksums are of.
+    checked = {**_checked(result), "files": listing(folder)}
+    sync_tree(folder)
+    return checked
 
 
 @contextlib.contextmanager
