@@ -187,8 +187,8 @@ def test_failed_runs_get_another_chance_only_when_asked(tmp_path, monkeypatch):
     done(tmp_path / "out", runs)
     from tests.studies import toys
 
-    def healed(spec, *arguments, **more):
-        return toys.execute({**spec, "does": "work"}, *arguments, **more)
+    def healed(kind, spec, place):
+        return toys.execute(kind, {**spec, "does": "work"}, place)
 
     monkeypatch.setattr(toys, "healed", healed, raising=False)
     with Store.open(tmp_path / "out", create=True) as store:
@@ -238,7 +238,7 @@ def test_what_the_machine_stopped_ends_well_when_the_machine_does(tmp_path, monk
     runs = [base, planned("top", (base.key,)), planned("own", does="raise")]
     assert done(tmp_path / "out", runs)[0].stopped
     monkeypatch.setattr(
-        toys, "healed", lambda spec, *more, **kept: toys.execute({**spec, "does": "work"}, *more, **kept), raising=False
+        toys, "healed", lambda kind, spec, place: toys.execute(kind, {**spec, "does": "work"}, place), raising=False
     )
     with Store.open(tmp_path / "out", create=True) as store:
         summary = drive(store, runs, Inline("tests.studies.toys:healed"))

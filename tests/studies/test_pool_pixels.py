@@ -21,8 +21,8 @@ from crosswind.studies.drive import drive
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
-from crosswind.studies.plan import make_plan
 from crosswind.studies.jobs import read_predictions
+from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
@@ -46,7 +46,7 @@ def finished(pool: Pool, folder: Path, *specs: dict[str, Any]) -> list[Event]:
         assert time.monotonic() < deadline
         while waiting and pool.idle():
             key = waiting.pop()
-            pool.submit(Task(key, todo[key], str(folder / key), str(folder / f"state-{key}" / "state")))
+            pool.submit(Task(key, "score", todo[key], str(folder / key), str(folder / f"state-{key}" / "state")))
         for event in pool.wait(0.2):
             if event.kind == "lost":
                 waiting.append(event.key)

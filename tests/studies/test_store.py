@@ -525,8 +525,8 @@ def test_an_older_store_is_brought_up_by_the_next_writer_only(tmp_path, monkeypa
     def migrate(connection):
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN novelty TEXT")
 
-    monkeypatch.setattr(database, "SCHEMA", 3)
-    monkeypatch.setattr(database, "MIGRATIONS", {2: migrate})
+    monkeypatch.setattr(database, "SCHEMA", 4)
+    monkeypatch.setattr(database, "MIGRATIONS", {3: migrate})
     before = fingerprint(tmp_path)
     with Store.open(tmp_path) as store, store.transaction() as connection:  # of a copy in memory
         assert connection.exec_driver_sql("SELECT count(novelty) FROM runs").scalar() == 0
@@ -545,8 +545,8 @@ def test_a_failing_migration_leaves_the_store_as_it_was(tmp_path, monkeypatch):
         connection.exec_driver_sql("DROP TABLE nothing")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "SCHEMA", 3)
-        patch.setattr(database, "MIGRATIONS", {2: migrate})
+        patch.setattr(database, "SCHEMA", 4)
+        patch.setattr(database, "MIGRATIONS", {3: migrate})
         with pytest.raises(StoreError):
             Store.open(tmp_path, create=True)
     with Store.open(tmp_path) as store, store.transaction() as connection:

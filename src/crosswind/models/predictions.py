@@ -48,7 +48,9 @@ class PredictionsFile(Outside):
         inside = place < len(ids)
         there[inside] = ids[order[place[inside]]] == wanted[inside]
         if not there.all():
-            raise DataError(f"{name} has no prediction for {(~there).sum():,} of {len(wanted):,} rows, such as id {wanted[~there][0]}")
+            raise DataError(
+                f"{name} has no prediction for {(~there).sum():,} of {len(wanted):,} rows, such as id {wanted[~there][0]}"
+            )
         place = order[place]
         if logits is not None:
             found = logits[place].astype(np.float32)
@@ -85,6 +87,8 @@ def _table(path: Path) -> dict[str, NDArray[Any]]:
     import polars
 
     # A class may be called 1: labels are compared as the text that stands there.
-    frame = polars.read_parquet(path) if path.suffix == ".parquet" else polars.read_csv(path, schema_overrides={"label": polars.String})
+    frame = (
+        polars.read_parquet(path) if path.suffix == ".parquet" else polars.read_csv(path, schema_overrides={"label": polars.String})
+    )
     texts = frame.with_columns(polars.col("label").cast(polars.String).fill_null("")) if "label" in frame.columns else frame
     return {name: texts[name].to_numpy() for name in texts.columns}

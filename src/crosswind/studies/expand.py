@@ -139,7 +139,9 @@ def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> 
     keys = [job.key for job in needs]
     told = {name: value for name, value in spec.items() if name != "data"}
     metrics = [[item.name, item.version] for item in METRICS.values() if item.measure is not None]
-    return Job(digest({"kind": "score", "version": [SCORES, *metrics], "needs": keys, **told}), spec, labels, tuple(keys), "score", follows)
+    return Job(
+        digest({"kind": "score", "version": [SCORES, *metrics], "needs": keys, **told}), spec, labels, tuple(keys), "score", follows
+    )
 
 
 def _of_given(common: Values, common_key: Values, model: Values, seed: int, labels: Values) -> Iterator[Job]:
@@ -177,7 +179,8 @@ def check_distinct(jobs: Sequence[Job]) -> None:
         other = seen.setdefault(job.key, job)
         if other is not job:
             first, second = (
-                f"{item.labels['data']}/{item.labels['shift']}/{item.labels['size']}/{item.labels['method']}" for item in (other, job)
+                f"{item.labels['data']}/{item.labels['shift']}/{item.labels['size']}/{item.labels['method']}"
+                for item in (other, job)
             )
             if (other.labels["data"], other.labels["method"]) == (job.labels["data"], job.labels["method"]):
                 continue  # two shifts or sizes that draw alike: one score serves both rows of the table

@@ -278,7 +278,7 @@ def _from_weights(fitted: Mapping[str, Any], place: Place) -> Answer:
 
 
 def _base_weights(method: Method, place: Place) -> dict[str, Any] | None:
-    if method.needs.base is None:
+    if method.needs.base is None or not place.needs:
         return None
     from safetensors.torch import load_file
 

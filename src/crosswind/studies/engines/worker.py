@@ -87,9 +87,7 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
     return out | {"seconds": time.perf_counter() - started}
 
 
-def _done(
-    function: Job, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None], held: dict[str, Any]
-) -> dict[str, Any]:
+def _done(function: Job, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None], held: dict[str, Any]) -> dict[str, Any]:
     """The result of one job, whose files are on the disk, with their checksums."""
     folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
     shutil.rmtree(folder, ignore_errors=True)
@@ -97,7 +95,9 @@ def _done(
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     needed = {key: Path(path) for key, path in task["needed"].items()}
     profile = Path(task["profile"]) if task.get("profile") else None
-    result = function(task["kind"], task["spec"], Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held))
+    result = function(
+        task["kind"], task["spec"], Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held)
+    )
     # Read back while they are in memory still: it is what was written that the checksums are of.
     checked = {**_checked(result), "files": listing(folder)}
     sync_tree(folder)
