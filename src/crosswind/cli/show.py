@@ -189,6 +189,10 @@ def _show_run(word: str, as_json: bool) -> None:
     place, prefix = split_name(word)
     with Store.open(place) as store:
         record = store.run(prefix)
+        needed = [store.run(key) for key in record["needs"]]
+    for item in needed:
+        item["artifacts"] = None if item["artifacts"] is None else str(item["artifacts"])
+    record["needs"] = [{name: item[name] for name in ("key", "kind", "status", "spec", "artifacts")} for item in needed]
     record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
     if as_json:
         print_json(record)

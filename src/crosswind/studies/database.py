@@ -49,12 +49,13 @@ def _add_cause_and_files(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"ALTER TABLE runs ADD COLUMN {column} TEXT"))
 
 
-def _add_kind(connection: sa.Connection) -> None:
+def _add_kind_and_needs(connection: sa.Connection) -> None:
     # A run of before was training, predictions and scores in one: a row of the tables.
     connection.execute(sa.text("ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'score'"))
+    connection.execute(sa.text("ALTER TABLE runs ADD COLUMN needs TEXT NOT NULL DEFAULT '[]'"))
 
 
-MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files, 2: _add_kind}
+MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files, 2: _add_kind_and_needs}
 """From a version to the next: what makes the tables of version `n` those of `n + 1`."""
 
 BUSY_SECONDS = 30.0
@@ -114,6 +115,7 @@ runs = sa.Table(
     sa.Column("cause", sa.Text),
     sa.Column("files", sa.Text),
     sa.Column("kind", sa.Text, nullable=False, server_default="score"),
+    sa.Column("needs", sa.Text, nullable=False, server_default="[]"),
     sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
 )
 

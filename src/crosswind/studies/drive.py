@@ -229,6 +229,10 @@ class _Work:
     def _followers(self, key: str) -> list[str]:
         return [name for name in self.following.get(key, ()) if self.status.get(name) == "waiting"]
 
+    def _counts(self, key: str) -> bool:
+        """Whether a job, with those that follow it, is one that a summary counts as executed."""
+        return self.runs[key].kind == "fit" or not self.rows.isdisjoint((key, *self._followers(key)))
+
     def _task(self, run: Job, fresh: Mapping[str, Path]) -> Task:
         """`fresh`: the folders of the jobs that are done in one go."""
         out = self.store.out
@@ -242,7 +246,7 @@ class _Work:
             self._tell(key, "runs", event.result)
             return
         del self.active[key]
-        self.executed += sum(name in self.rows for name in (key, *self._followers(key)))
+        self.executed += self._counts(key)
         self.busy += event.seconds
         if self.traces is not None and event.kind != "lost":
             self.traces.ended(self.runs[key], event.result if event.kind == "finished" else None)
@@ -257,7 +261,7 @@ class _Work:
             if event.kind == "fault":  # other runs would have it too, told of or not
                 raise InternalError(event.reason)
         elif self.ledger.lost(key, event.reason, event.detail, event.worker, event.cause, self._followers(key)):
-            self.executed -= sum(name in self.rows for name in (key, *self._followers(key)))
+            self.executed -= self._counts(key)
             self.status[key] = "waiting"
             self._push(key)
             self._tell(key, f"is tried once more: {event.reason}")

@@ -23,12 +23,13 @@ from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import RowSet, Split, make_split
-from crosswind.studies.artifacts import plain_json, write_atomically
+from crosswind.studies.artifacts import artifact_folder, plain_json, write_atomically
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
 
 if TYPE_CHECKING:
     from crosswind.methods.base import Method
+    from crosswind.studies.store import Store
     from crosswind.training.loop import Answer
     from crosswind.training.profiling import Profile
     from crosswind.training.settings import ModelSpec, TrainingSettings
@@ -330,6 +331,15 @@ def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
             name, part = rest.rsplit("/", 1)
             out.setdefault(rule, {}).setdefault(name, {})[part] = arrays[key]
     return {rule: {name: Predictions(**parts) for name, parts in sets.items()} for rule, sets in out.items()}
+
+
+def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
+    """Everything that a run of `store` predicted, by selection rule and set; `key` as `Store.results` gives it."""
+    out: dict[str, dict[str, Predictions]] = {}
+    for need in store.run(key)["needs"]:
+        for rule, sets in read_predictions(artifact_folder(store.out, need) / "predictions.npz").items():
+            out.setdefault(rule, {}).update(sets)
+    return out
 
 
 def run_versions() -> dict[str, str]:

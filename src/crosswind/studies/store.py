@@ -113,7 +113,15 @@ class Store:
         from crosswind.studies.database import now, studies, study_runs, text
         from crosswind.studies.database import runs as table
 
-        new = {run.key: {"key": artifacts.check_key(run.key), "kind": run.kind, "spec": plain_json(run.spec)} for run in runs}
+        new = {
+            run.key: {
+                "key": artifacts.check_key(run.key),
+                "kind": run.kind,
+                "spec": plain_json(run.spec),
+                "needs": plain_json(run.needs),
+            }
+            for run in runs
+        }
         listed = [
             {"study": study, "position": position, "key": run.key, "labels": plain_json(run.labels)}
             for position, run in enumerate(runs)
@@ -275,7 +283,7 @@ class Store:
             raise StoreError(f"{prefix!r} begins the key of more than one run in {self.name} ({shown}, ...); write more digits")
         key = found[0].key
         out = dict(found[0]._mapping)
-        for name in ("spec", "versions", "cost", "warnings"):
+        for name in ("spec", "versions", "cost", "warnings", "needs"):
             out[name] = self._value(out[name])
         out["files"] = self._listed(out["files"])
         scored = self._rows(lambda sa: sa.select(scores).where(scores.c.key == key).order_by(scores.c.position))
