@@ -18,7 +18,7 @@ from typing import Any
 
 import pictures
 
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies.engines import Task
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import make_plan
@@ -28,7 +28,7 @@ JOB = "crosswind.studies.run:execute"
 TINY, BATCH, APART = 200, 128, 100
 
 
-def planned(rows: int, side: int, train: int, steps: int) -> list[PlannedRun]:
+def planned(rows: int, side: int, train: int, steps: int) -> list[Job]:
     """Two seeds on `train` of the rows; validation and test are the same few for every `train`."""
     study: dict[str, Any] = {
         "data": {
@@ -50,7 +50,7 @@ def planned(rows: int, side: int, train: int, steps: int) -> list[PlannedRun]:
     return make_plan(study_from(study, name="memory")).runs
 
 
-def measured(runs: list[PlannedRun]) -> tuple[list[int], list[int], int]:
+def measured(runs: list[Job]) -> tuple[list[int], list[int], int]:
     """Peaks and private memory of workers that did one run each at the same time, and what they hold in common, in bytes."""
     with tempfile.TemporaryDirectory() as folder, Pool(JOB, len(runs), [pictures.__name__]) as pool:
         for number, run in enumerate(runs):

@@ -39,7 +39,7 @@ import numpy as np
 from study_method import StudyMethod
 from study_table import OURS, SIDES, table
 
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.shifts.split import make_split
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, build_split_plan
@@ -88,7 +88,7 @@ def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str
     }
 
 
-def write_rows(run: PlannedRun, path: Path) -> None:
+def write_rows(run: Job, path: Path) -> None:
     """The rows of a planned run, as reference_way.py reads them."""
     spec = run.spec
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
@@ -136,14 +136,14 @@ class Bench:
     start: dict[str, float] | None = None
     pool: Pool | None = None
     store: Store | None = None
-    runs: dict[tuple[str, int], PlannedRun] = field(default_factory=dict)
+    runs: dict[tuple[str, int], Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
         for run in self._planned("fp32", self.steps, "rows"):
             write_rows(run, self.folder / f"rows-{run.spec['seed']}.npz")
 
-    def _planned(self, precision: str, steps: int, name: str) -> tuple[PlannedRun, ...]:
+    def _planned(self, precision: str, steps: int, name: str) -> tuple[Job, ...]:
         return make_plan(study_from(study_of(self.model, precision, steps, self.seeds, name, self.device))).runs
 
     def block(self, side: str, seeds: list[int]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Bench:
         self._add(first, "start")
         drive(self.store, first[: self.at_once], self.pool)
 
-    def _add(self, runs: tuple[PlannedRun, ...], precision: str) -> None:
+    def _add(self, runs: tuple[Job, ...], precision: str) -> None:
         assert self.store is not None
         self.store.add_plan(precision, {}, {}, runs)
         self.runs |= {(precision, run.spec["seed"]): run for run in runs}

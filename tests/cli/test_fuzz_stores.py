@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crosswind.cli.main import _status
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.reports import page as page_module
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.database import runs as run_table
@@ -63,7 +63,7 @@ def whole_store(
         for point in (("eta=0.1", "eta=0.2") if method == "groupdro" else ("",))
         for seed in range(seeds)
     ]
-    planned = [PlannedRun(key=f"{number:08x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
+    planned = [Job(key=f"{number:08x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
     given = {"name": "alpha", "about": "A study.", "methods": list(methods)}
     data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "tone"]}}
     resolved = {**given, "data": data, "reference": more.get("reference", "erm"), "selection": ["best-id", "last"]}

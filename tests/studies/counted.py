@@ -52,7 +52,7 @@ def picture(rows: np.ndarray) -> np.ndarray:
 
 
 def execute(
-    spec: Mapping[str, Any], folder: Path, checkpoint: Path, report: Callable[[dict[str, Any]], None], bases: Any = None
+    spec: Mapping[str, Any], folder: Path, checkpoint: Path, report: Callable[[dict[str, Any]], None], **more: Any
 ) -> dict[str, Any]:
     """Hold `spec["rows"]` rows and tell a digest of them; with `dies`, the first try ends as the first rows are drawn."""
     from crosswind.core.registry import load

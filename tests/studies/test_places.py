@@ -15,7 +15,7 @@ from crosswind.studies.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
 
 
-def execute(spec: Any, folder: Path, checkpoint: Path, report: Any) -> dict[str, Any]:
+def execute(spec: Any, folder: Path, checkpoint: Path, report: Any, **more: Any) -> dict[str, Any]:
     """Tell the place of this worker; die at the first try if the specification says so, after the others have begun."""
     begun = Path(spec["log"]) / f"{spec['name']}-{os.getpid()}"
     begun.touch()

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from crosswind.core.errors import StoreError
-from crosswind.core.types import PlannedRun, digest
+from crosswind.core.types import Job, digest
 from crosswind.studies import database
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.drivers import Driver, machine
@@ -35,7 +35,7 @@ RESULT = {
 
 
 def plan(n, **more):
-    return [PlannedRun(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)]
+    return [Job(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)]
 
 
 @pytest.fixture
@@ -111,10 +111,39 @@ def test_results_have_one_entry_a_rule_and_set(store, ledger):
     assert record["detail"] == "the trace" and record["studies"] == [{"study": "study", "labels": {"method": "m2", "seed": 2}}]
 
 
+def test_jobs_of_every_kind_have_results(store, ledger):
+    fit, predict, estimate = [Job(key, {}, {"method": key}, kind=key) for key in ("fit0", "predict", "estimate")]
+    store.add_plan("study", {}, {}, [fit, predict, estimate])
+    number, listed = {"rule": "last", "set": "test", "metrics": {"error": 0.25}}, {"metrics": {"exits": [1, 2]}}
+    for job, scores in ((fit, RESULT["scores"]), (predict, []), (estimate, [number, {**number, **listed}])):
+        assert ledger.claim(job.key) and ledger.finished(job.key, {"status": "finished", "scores": scores}, 1.0)
+    rows = store.results("study", without=["groups", "nll"])
+    assert [(row["kind"], row["metrics"]) for row in rows] == [
+        ("fit0", {"accuracy": 0.5}),
+        ("fit0", {"accuracy": 0.75}),
+        ("estimate", {"error": 0.25}),
+        ("estimate", {"exits": [1, 2]}),
+    ]
+    assert [run["kind"] for run in store.runs("study")] == ["fit0", "predict", "estimate"]
+    assert store.run("estimate")["kind"] == "estimate"
+
+
+@pytest.mark.parametrize("odd", ["text", [0.5], {"a": 1}])
+def test_a_metric_is_of_one_kind_in_all_results(odd, store, ledger):
+    runs = plan(2)
+    store.add_plan("study", {}, {}, runs)
+    for run, value in zip(runs, (0.5, odd), strict=True):
+        score = {"rule": "last", "set": "test", "metrics": {"novel": value, "loss": None, "count": 3}}
+        assert ledger.claim(run.key) and ledger.finished(run.key, {"status": "finished", "scores": [score]}, 1.0)
+    with pytest.raises(StoreError, match="is damaged: novel is a number in one result and a (text|list|mapping) in another"):
+        store.results("study")
+    assert len(store.results("study", without=["novel"])) == 2
+
+
 def test_a_run_that_two_studies_plan_is_one_run(store, ledger):
     run = plan(1)[0]
     for study in ("a", "b"):
-        store.add_plan(study, {}, {}, [PlannedRun(run.key, run.spec, {"method": study})])
+        store.add_plan(study, {}, {}, [Job(run.key, run.spec, {"method": study})])
     assert ledger.claim(run.key) and ledger.finished(run.key, RESULT, 1.0)
     assert [row["method"] for study in ("a", "b") for row in store.results(study)] == ["a", "a", "b", "b"]
     assert len(store.run(run.key)["studies"]) == 2
@@ -122,7 +151,7 @@ def test_a_run_that_two_studies_plan_is_one_run(store, ledger):
 
 def test_a_run_is_found_by_the_beginning_of_its_key(store, ledger):
     keys = ["aaaa1111", "aaaa2222", "bbbb", "bbbbcccc"]
-    store.add_plan("study", {}, {}, [PlannedRun(key, {"key": key}, {}) for key in keys])
+    store.add_plan("study", {}, {}, [Job(key, {"key": key}, {}) for key in keys])
     assert store.run("aaaa1")["spec"] == store.run("AAAA1")["spec"] == {"key": "aaaa1111"}
     assert store.run("bbbb")["key"] == "bbbb"  # a whole key is not ambiguous
     for prefix, problem in {"aaaa": "more than one", "c": "no run", "%": "no run", "aaaa_": "no run"}.items():
@@ -525,8 +554,8 @@ def test_an_older_store_is_brought_up_by_the_next_writer_only(tmp_path, monkeypa
     def migrate(connection):
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN novelty TEXT")
 
-    monkeypatch.setattr(database, "SCHEMA", 3)
-    monkeypatch.setattr(database, "MIGRATIONS", {2: migrate})
+    monkeypatch.setattr(database, "SCHEMA", database.SCHEMA + 1)
+    monkeypatch.setattr(database, "MIGRATIONS", {database.SCHEMA - 1: migrate})
     before = fingerprint(tmp_path)
     with Store.open(tmp_path) as store, store.transaction() as connection:  # of a copy in memory
         assert connection.exec_driver_sql("SELECT count(novelty) FROM runs").scalar() == 0
@@ -545,8 +574,8 @@ def test_a_failing_migration_leaves_the_store_as_it_was(tmp_path, monkeypatch):
         connection.exec_driver_sql("DROP TABLE nothing")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "SCHEMA", 3)
-        patch.setattr(database, "MIGRATIONS", {2: migrate})
+        patch.setattr(database, "SCHEMA", database.SCHEMA + 1)
+        patch.setattr(database, "MIGRATIONS", {database.SCHEMA - 1: migrate})
         with pytest.raises(StoreError):
             Store.open(tmp_path, create=True)
     with Store.open(tmp_path) as store, store.transaction() as connection:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.files import check_file
 
-__all__ = ["PlannedRun", "Predictions", "canonical", "digest", "digest_arrays", "file_hash"]
+__all__ = ["Job", "Predictions", "canonical", "digest", "digest_arrays", "file_hash"]
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,17 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """One run as the plan knows it.
+class Job:
+    """One job of a study as the plan knows it.
 
-    `key` names the run everywhere and is the digest of everything that decides its numbers. `spec` is the resolved
-    specification as plain JSON values; `labels` are the columns by which reports group runs (data, shift, size, method,
-    model, seed, point); `needs` are the keys of the runs that must be finished first.
+    `key` names the job everywhere and is the digest of everything that decides its numbers. `spec` is the resolved specification
+    as plain JSON values. `labels` are the columns by which reports group jobs (data, shift, size, method, model, seed, point).
+    `needs` are the keys of the jobs whose artifact folders it reads; they must be done first. `kind` says what it does: `fit`,
+    `predict`, `estimate` or `score`; scheduler and store hand it on and know no kind by name.
     """
 
     key: str
     spec: Mapping[str, Any]
     labels: Mapping[str, Any]
     needs: tuple[str, ...] = ()
+    kind: str = "fit"

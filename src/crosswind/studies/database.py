@@ -40,7 +40,7 @@ __all__ = [
     "text",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of the tables below, kept in `meta`."""
 
 
@@ -49,7 +49,11 @@ def _add_cause_and_files(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"ALTER TABLE runs ADD COLUMN {column} TEXT"))
 
 
-MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files}
+def _add_kind(connection: sa.Connection) -> None:
+    connection.execute(sa.text("ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'fit'"))
+
+
+MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files, 2: _add_kind}
 """From a version to the next: what makes the tables of version `n` those of `n + 1`."""
 
 BUSY_SECONDS = 30.0
@@ -86,8 +90,9 @@ study_runs = sa.Table(
     sa.Column("labels", sa.Text, nullable=False),
 )
 
-# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs, `cause`
-# what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL from before schema 2.
+# The jobs of all studies. `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed job that
+# this one needs, `cause` what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL
+# from before schema 2.
 runs = sa.Table(
     "runs",
     _METADATA,
@@ -108,6 +113,7 @@ runs = sa.Table(
     sa.Column("warnings", sa.Text),
     sa.Column("cause", sa.Text),
     sa.Column("files", sa.Text),
+    sa.Column("kind", sa.Text, nullable=False, server_default="fit"),
     sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
 )
 

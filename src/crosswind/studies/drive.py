@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from crosswind.core.errors import InputError, InternalError, StoreError
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.causes import cause_of
 from crosswind.studies.drivers import HEARTBEAT_SECONDS, Driver
@@ -74,7 +74,7 @@ class Summary:
 
 def drive(
     store: Store,
-    runs: Sequence[PlannedRun],
+    runs: Sequence[Job],
     engine: Engine,
     *,
     on_event: Callable[[Progress], None] | None = None,
@@ -115,7 +115,7 @@ class _Work:
     def __init__(
         self,
         ledger: Ledger,
-        runs: Sequence[PlannedRun],
+        runs: Sequence[Job],
         engine: Engine,
         on_event: Callable[[Progress], None] | None,
         time_limit: float | None,
@@ -123,7 +123,7 @@ class _Work:
     ) -> None:
         self.ledger, self.store, self.engine = ledger, ledger.store, engine
         self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
-        self.runs: dict[str, PlannedRun] = {}
+        self.runs: dict[str, Job] = {}
         for run in runs:
             self.runs.setdefault(run.key, run)  # one run may stand in a study twice, under two labels
         self.position = {key: position for position, key in enumerate(self.runs)}
@@ -214,6 +214,7 @@ class _Work:
                 {need: str(artifact_folder(out, need)) for need in run.needs},
                 self.time_limit,
                 None if self.traces is None else self.traces.path(run),
+                run.kind,
             )
             self.status[key] = "running"
             self.active[key] = time.monotonic()
@@ -409,7 +410,7 @@ def _heart(ledger: Ledger) -> Iterator[None]:
         thread.join()
 
 
-def _dependents(runs: Mapping[str, PlannedRun], store: Store) -> dict[str, list[str]]:
+def _dependents(runs: Mapping[str, Job], store: Store) -> dict[str, list[str]]:
     """For each run those that need it. A need outside the plan must be done in the store already."""
     out: dict[str, list[str]] = {key: [] for key in runs}
     outside = {need for run in runs.values() for need in run.needs if need not in runs}

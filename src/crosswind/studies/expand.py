@@ -9,7 +9,7 @@ from typing import Any
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
-from crosswind.core.types import PlannedRun, digest
+from crosswind.core.types import Job, digest
 from crosswind.studies.axes import MethodEntry, Point
 from crosswind.studies.build import PATH_KNOBS
 from crosswind.studies.spec import Study
@@ -26,7 +26,7 @@ def runs_of(
     models: Mapping[str, dict[str, Any]],
     methods: Mapping[str, MethodEntry],
     own: Mapping[str, Mapping[str, Any]],
-) -> Iterator[PlannedRun]:
+) -> Iterator[Job]:
     """The runs of one point. A run that others start from comes before them, once."""
 
     def head_of(overrides: Mapping[str, Any], keep: str) -> tuple[dict[str, Any], str]:
@@ -64,7 +64,7 @@ def _base_run(
     head: tuple[dict[str, Any], str],
     model: Mapping[str, Any],
     labels: Mapping[str, Any],
-) -> PlannedRun:
+) -> Job:
     needs = method.facts.needs
     assert needs is not None and needs.base is not None
     known = facts("methods", needs.base.method)
@@ -75,19 +75,17 @@ def _base_run(
     return _planned(head, tail, {**labels, "method": f"{known.name} (base)", "role": "base"}, [])
 
 
-def _planned(
-    head: tuple[dict[str, Any], str], tail: Mapping[str, Any], labels: Mapping[str, Any], needs: Sequence[str]
-) -> PlannedRun:
+def _planned(head: tuple[dict[str, Any], str], tail: Mapping[str, Any], labels: Mapping[str, Any], needs: Sequence[str]) -> Job:
     # What a run starts from decides its numbers as much as its own settings do.
     told = {"head": head[1], **tail, "training": keyed(tail["training"]), "model": ModelSpec(**tail["model"]).identity()}
     if needs:
         told["needs"] = list(needs)
-    return PlannedRun(digest(told), {**head[0], **tail}, labels, tuple(needs))
+    return Job(digest(told), {**head[0], **tail}, labels, tuple(needs))
 
 
-def check_distinct(runs: Sequence[PlannedRun]) -> None:
+def check_distinct(runs: Sequence[Job]) -> None:
     """Refuse two methods of a study that are one: a table would compare a run with itself."""
-    seen: dict[str, PlannedRun] = {}
+    seen: dict[str, Job] = {}
     for run in runs:
         other = seen.setdefault(run.key, run)
         if other is not run:

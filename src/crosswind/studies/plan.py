@@ -15,7 +15,7 @@ from typing import Any
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import load
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, plain_number
@@ -74,7 +74,7 @@ class Plan:
     """A study's runs, in the order in which they are started, and what its shifts draw."""
 
     study: Study
-    runs: tuple[PlannedRun, ...]
+    runs: tuple[Job, ...]
     draws: tuple[DrawReport, ...]
     warnings: tuple[str, ...] = field(default=())
 
@@ -115,7 +115,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     keyed = {name: {**without_paths(value), "fingerprint": fingerprints[name]} for name, value in values.items()}
 
     draws: list[DrawReport] = []
-    runs: list[PlannedRun] = []
+    runs: list[Job] = []
     warnings: dict[str, dict[str, None]] = {}  # text -> the draws it is about
     equal: dict[str, int] = {}
     # A run follows these only where its study asks for them, since each may keep one more step: they are part of it.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crosswind.core.errors import InternalError
 from crosswind.core.knobs import Needs
 from crosswind.core.registry import load
 from crosswind.core.types import Predictions
@@ -31,12 +32,13 @@ def execute(
     folder: Path,
     checkpoint: Path,
     report: Callable[[dict[str, Any]], None],
-    bases: Mapping[str, Path] | None = None,
+    needed: Mapping[str, Path] | None = None,
     profile: Path | None = None,
+    kind: str = "fit",
 ) -> dict[str, Any]:
     """Do one run; `folder` takes its artifacts, `checkpoint` its resumable state, `report` its progress.
 
-    `bases`: the artifact folders of the runs that it starts from, by key; at most one. `profile`: a trace of a few of its steps
+    `needed`: the artifact folders of the runs that it starts from, by key; at most one. `profile`: a trace of a few of its steps
     goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
 
     Returns plain values: status, the reason where it diverged, scores (one entry a selection rule and set), cost, warnings,
@@ -44,6 +46,8 @@ def execute(
     """
     from crosswind.training.metering import Meter
 
+    if kind != "fit":
+        raise InternalError(f"no job of kind {kind!r} can be done")
     meter = Meter()  # before torch is loaded: the first run of a worker waits for that
     import torch
 
@@ -60,7 +64,7 @@ def execute(
     training = {**spec["training"], "device": own_device(spec["training"]["device"])}
     traced = None if profile is None else Profile(training["device"])
     method: Method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
-    base = _base_weights(bases, method.needs)
+    base = _base_weights(needed, method.needs)
     meter.seconds["prepare"] = meter.total()
     trajectory = fit(
         method,
@@ -125,12 +129,12 @@ def _row_set(split: Split, name: str) -> Any:
     return split.validation[name] if name in split.validation else split.evaluation[name]
 
 
-def _base_weights(bases: Mapping[str, Path] | None, needs: Needs) -> dict[str, Any] | None:
-    if not bases or needs.base is None:
+def _base_weights(needed: Mapping[str, Path] | None, needs: Needs) -> dict[str, Any] | None:
+    if not needed or needs.base is None:
         return None
     from safetensors.torch import load_file
 
-    (folder,) = bases.values()
+    (folder,) = needed.values()
     # By the rule that the method names where it gave a choice, as where a method trains its base itself.
     chosen = next(path for rule in (needs.base.rule, "last") if (path := folder / f"weights-{rule}.safetensors").exists())
     return load_file(str(chosen))

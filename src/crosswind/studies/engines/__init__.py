@@ -17,18 +17,19 @@ __all__ = ["Engine", "Event", "Task"]
 class Task:
     """One run to execute. Paths are text, so that a task is JSON.
 
-    `folder`: where the run writes its files; `checkpoint`: the file of what it needs to go on, in a folder of its own; `bases`: the
-    artifact folders of the runs it needs, by key; `limit`: seconds that it may take, None for no limit; `profile`: where a trace of
-    the run goes, a path without its suffix, None for no trace.
+    `kind`: that of the job. `folder`: where the run writes its files. `checkpoint`: the file of what it needs to go on, in a folder
+    of its own. `needed`: the artifact folders of the jobs it needs, by key. `limit`: seconds that it may take, None for no limit.
+    `profile`: where a trace of the run goes, a path without its suffix, None for no trace.
     """
 
     key: str
     spec: Mapping[str, Any]
     folder: str
     checkpoint: str
-    bases: Mapping[str, str] = field(default_factory=dict)
+    needed: Mapping[str, str] = field(default_factory=dict)
     limit: float | None = None
     profile: str | None = None
+    kind: str = "fit"
 
 
 @dataclass(frozen=True)

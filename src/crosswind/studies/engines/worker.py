@@ -61,9 +61,9 @@ def load_job(name: str) -> Job:
 def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Execute one task and return its event as plain values; never raises an `Exception`.
 
-    The job is called as `job(spec, folder, checkpoint, report)`, with `bases` (a map from key to folder) where the run needs
-    others, and `profile` (a path) where a trace of it is asked for. `folder` is new and empty; `checkpoint` is the path of a file,
-    in a folder of its own that keeps what an earlier try left.
+    The function is called as `job(spec, folder, checkpoint, report, kind=..., needed=..., profile=...)`. `folder` is new and empty.
+    `checkpoint` is the path of a file in a folder of its own, which keeps what an earlier try left. `needed` maps the keys of the
+    jobs that this one needs to their artifact folders. `profile` is the path of a trace, None where none is asked for.
     """
     started = time.perf_counter()
     folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
@@ -72,11 +72,11 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        more: dict[str, Any] = {"bases": {key: Path(path) for key, path in task["bases"].items()}} if task["bases"] else {}
-        if task.get("profile"):
-            more["profile"] = Path(task["profile"])
+        needed = {key: Path(path) for key, path in task["needed"].items()}
+        profile = None if task["profile"] is None else Path(task["profile"])
         with one_thread():
-            result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
+            call = load_job(job)
+            result = call(task["spec"], folder, checkpoint, report, kind=task["kind"], needed=needed, profile=profile)
         # Read back while they are in memory still: it is what was written that the checksums are of.
         out |= {"kind": "finished", "result": {**_checked(result), "files": listing(folder)}}
         sync_tree(folder)
