@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,6 +114,24 @@ def test_one_run_under_two_labels_is_done_once(tmp_path):
     twice = [run, Job(run.key, run.spec, {"method": "b"})]
     summary, runs = done(tmp_path / "out", twice)
     assert summary.finished == 1 and len(runs) == 2 and words(tmp_path / "log")["start a"] == 1
+
+
+def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
+    from tests.studies import toys
+
+    told = []
+
+    def told_of(spec, folder, *more, needed, profile, kind):
+        told.append((spec["name"], kind, sorted(needed), profile))
+        return toys.execute(spec, folder, *more, needed)
+
+    monkeypatch.setattr(toys, "told_of", told_of, raising=False)
+    fits = [planned("fit0"), planned("fit1")]
+    estimate = replace(planned("all", sorted(fit.key for fit in fits)), kind="estimate")
+    with Store.open(tmp_path / "out", create=True) as store, Inline("tests.studies.toys:told_of") as engine:
+        store.add_plan("toys", {}, {}, [estimate, *fits])
+        assert drive(store, [estimate, *fits], engine).finished == 3
+    assert told == [("fit0", "fit", [], None), ("fit1", "fit", [], None), ("all", "estimate", list(estimate.needs), None)]
 
 
 # --- failures ------------------------------------------------------------------------------------------------------------

@@ -111,6 +111,35 @@ def test_results_have_one_entry_a_rule_and_set(store, ledger):
     assert record["detail"] == "the trace" and record["studies"] == [{"study": "study", "labels": {"method": "m2", "seed": 2}}]
 
 
+def test_jobs_of_every_kind_have_results(store, ledger):
+    fit, predict, estimate = [Job(key, {}, {"method": key}, kind=key) for key in ("fit0", "predict", "estimate")]
+    store.add_plan("study", {}, {}, [fit, predict, estimate])
+    number, listed = {"rule": "last", "set": "test", "metrics": {"error": 0.25}}, {"metrics": {"exits": [1, 2]}}
+    for job, scores in ((fit, RESULT["scores"]), (predict, []), (estimate, [number, {**number, **listed}])):
+        assert ledger.claim(job.key) and ledger.finished(job.key, {"status": "finished", "scores": scores}, 1.0)
+    rows = store.results("study", without=["groups", "nll"])
+    assert [(row["kind"], row["metrics"]) for row in rows] == [
+        ("fit0", {"accuracy": 0.5}),
+        ("fit0", {"accuracy": 0.75}),
+        ("estimate", {"error": 0.25}),
+        ("estimate", {"exits": [1, 2]}),
+    ]
+    assert [run["kind"] for run in store.runs("study")] == ["fit0", "predict", "estimate"]
+    assert store.run("estimate")["kind"] == "estimate"
+
+
+@pytest.mark.parametrize("odd", ["text", [0.5], {"a": 1}])
+def test_a_metric_is_of_one_kind_in_all_results(odd, store, ledger):
+    runs = plan(2)
+    store.add_plan("study", {}, {}, runs)
+    for run, value in zip(runs, (0.5, odd), strict=True):
+        score = {"rule": "last", "set": "test", "metrics": {"novel": value, "loss": None, "count": 3}}
+        assert ledger.claim(run.key) and ledger.finished(run.key, {"status": "finished", "scores": [score]}, 1.0)
+    with pytest.raises(StoreError, match="is damaged: novel is a number in one result and a (text|list|mapping) in another"):
+        store.results("study")
+    assert len(store.results("study", without=["novel"])) == 2
+
+
 def test_a_run_that_two_studies_plan_is_one_run(store, ledger):
     run = plan(1)[0]
     for study in ("a", "b"):

@@ -36,53 +36,53 @@ def execute(_, spec, place):
     """
     folder, checkpoint, report = place.folder, place.checkpoint, place.report
     log(spec, "start")
-    kind = spec.get("does", "work")
-    if kind == "raise":
+    does = spec.get("does", "work")
+    if does == "raise":
         raise ValueError("the toy is broken")
-    if kind == "refuse":
+    if does == "refuse":
         raise RunError("the toy does not want to")
-    if kind == "contradict":
+    if does == "contradict":
         raise InternalError("the toy contradicts itself")
-    if kind == "die":
+    if does == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind == "die once" and not checkpoint.exists():
+    if does == "die once" and not checkpoint.exists():
         checkpoint.write_text('{"step": 0, "state": ""}')
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind == "segfault":
+    if does == "segfault":
         print("the toy is about to fall", file=sys.stderr, flush=True)
         import faulthandler
 
         faulthandler._sigsegv()
-    if kind == "exit":
+    if does == "exit":
         os._exit(7)
-    if kind == "hang":
+    if does == "hang":
         for _ in range(1000):
             time.sleep(0.02)
             report({})
-    if kind == "memory":
+    if does == "memory":
         raise MemoryError("no room for the toy")
-    if kind in ERRORS:
-        raise ERRORS[kind]
-    if kind == "wrapped":
+    if does in ERRORS:
+        raise ERRORS[does]
+    if does == "wrapped":
         try:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             raise RunError("the toy cannot be written") from None
-    if kind == "safetensors":
+    if does == "safetensors":
         raise type("SafetensorError", (Exception,), {})("I/O error: No space left on device (os error 28)")
-    if kind == "term":
+    if does == "term":
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
-    if kind == "interrupt":
+    if does == "interrupt":
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
-    if kind == "spawn":
+    if does == "spawn":
         child = subprocess.Popen(["sleep", "1000"])
         Path(spec["child"]).write_text(str(child.pid))
         time.sleep(1000)
-    if kind == "fill":
+    if does == "fill":
         (folder / "big.bin").write_bytes(bytes(64_000_000))
-    if kind == "wrong":
+    if does == "wrong":
         return {"status": "splendid"}
     state = {"step": 0, "state": ""}
     if checkpoint.exists():
@@ -101,7 +101,7 @@ def execute(_, spec, place):
     scores = [{"rule": rule, "set": "test", "metrics": {"accuracy": score}} for rule in ("best-id", "last")]
     cost = {"pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS"), "path": sys.path[0]}
     log(spec, "end")
-    return {"status": "diverged" if kind == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
+    return {"status": "diverged" if does == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
 
 
 def log(spec, word):

@@ -156,7 +156,7 @@ def tables_of(store: Store, study: str, tidy: bool = False, files: bool = False)
     with damage_named(store.name, study):
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         runs = store.runs(study)
-        found = arrange([row for row in store.results(study, groups=False, runs=runs) if row.get("role") != "base"])
+        found = arrange([row for row in store.results(study, without=("groups",), runs=runs) if row.get("role") != "base"])
         reference, selection = str(resolved["reference"]), [str(rule) for rule in resolved["selection"]]
         judged = judge(found, resolved)
         if tidy:

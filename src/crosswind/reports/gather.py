@@ -150,7 +150,7 @@ def _gather(store: Store, study: str) -> StudyRecord:
     runs = store.runs(study)
     # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
     base = {run["key"] for run in runs if run["labels"].get("role") == "base"}
-    results = [row for row in store.results(study, groups=False, runs=runs) if row["key"] not in base]
+    results = [row for row in store.results(study, without=("groups",), runs=runs) if row["key"] not in base]
     draws, left_out, damaged = _draws(store, study, entry["resolved"], [run for run in runs if run["key"] not in base])
     versions = store.versions(study)
     return StudyRecord(

@@ -92,8 +92,9 @@ study_runs = sa.Table(
     sa.Column("labels", sa.Text, nullable=False),
 )
 
-# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs, `cause`
-# what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL from before schema 2.
+# The jobs of all studies. `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed job that
+# this one needs, `cause` what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL
+# from before schema 2.
 runs = sa.Table(
     "runs",
     _METADATA,

@@ -1,8 +1,9 @@
-"""Where studies, their runs and their results live: a database and, beside it, the files of each run.
+"""Where studies, their jobs and their results live: a database and, beside it, the files of each job.
 
-A store is a folder with `store.sqlite` in it, or a PostgreSQL URL with a folder for the files. Runs are shared by the studies
-that plan them and are never deleted. A run is `pending`, `running`, `finished`, `diverged` (finished, and scored as it is) or
-`failed` with the reason. Many processes may use one store; a run is done by the one that claims it.
+A store is a folder with `store.sqlite` in it, or a PostgreSQL URL with a folder for the files. Jobs of any kind are one table,
+whose messages call them runs. They are shared by the studies that list them and are never deleted. A job is `pending`, `running`,
+`finished`, `diverged` (finished, and scored as it is) or `failed` with the reason. Many processes may use one store; a job is done
+by the one that claims it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NUMBERS = (
     *("classes", "majority", "train_shared"),
 )
 _raw_decode = json.JSONDecoder().raw_decode
-_PLAIN = frozenset({int, float, type(None)})
+_KINDS = {int: "number", float: "number", bool: "number", str: "text", list: "list", dict: "mapping"}
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -189,7 +190,7 @@ class Store:
         from crosswind.studies.database import runs, study_runs
 
         self.study(study)
-        wanted = ("status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
+        wanted = ("kind", "status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
         columns = [runs.c[name] for name in wanted]
         rows = self._rows(
             lambda sa: (
@@ -214,40 +215,45 @@ class Store:
         return out
 
     def results(
-        self, study: str, unscored: bool = True, groups: bool = True, runs: Sequence[Mapping[str, Any]] | None = None
+        self, study: str, unscored: bool = True, without: Sequence[str] = (), runs: Sequence[Mapping[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """One entry for each run, selection rule and set, in the order of the plan: the study's name, the labels of the run, `key`,
-        `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
+        """One entry for each job, selection rule and set, in the order of the plan: the study's name, the labels of the job, `key`,
+        `kind`, `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
 
-        A run without scores (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`.
-        Without `groups`, `metrics` lack the scores of single groups, which are most of what a large study takes to hold.
-        `runs`: what `runs` gave for the study, for whoever has it already.
+        `metrics` are what the job said: by name a number, text, list or mapping, the same of these in every entry. Those named in
+        `without` are left out; scores of single groups are most of what a large study takes to hold. A job that is not done
+        (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`; one that is done and
+        gave no scores has none. `runs`: what `runs` gave for the study, for whoever has it already. Raises `StoreError`.
         """
         from crosswind.studies.database import scores, study_runs
 
-        def metrics(sa: Any) -> Any:
-            if groups or self._engine.dialect.name != "sqlite":
+        def wanted(sa: Any) -> Any:
+            if not without or self._engine.dialect.name != "sqlite":
                 return scores.c.metrics
             # SQLite cuts them out many times faster than they are read here; text that it cannot read (NaN) is read whole.
-            cut = sa.func.json_remove(scores.c.metrics, "$.groups")
+            cut = sa.func.json_remove(scores.c.metrics, *(f'$."{name}"' for name in without))
             return sa.case((sa.func.json_valid(scores.c.metrics) == 1, cut), else_=scores.c.metrics).label("metrics")
 
         scored = self._rows(
             lambda sa: (
-                sa.select(scores.c.key, scores.c.rule, scores.c.set, metrics(sa))
+                sa.select(scores.c.key, scores.c.rule, scores.c.set, wanted(sa))
                 .where(scores.c.key.in_(sa.select(study_runs.c.key).where(study_runs.c.study == study)))
                 .order_by(scores.c.key, scores.c.position)
             )
         )
         found: dict[str, list[dict[str, Any]]] = {}
+        kinds: dict[str, str] = {}
         for key, rule, set_name, text in scored:
-            found.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": self._metrics(text, groups)})
+            metrics = {name: value for name, value in self._value(text, dict).items() if name not in without}
+            self._check_kinds(metrics, kinds)
+            found.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": metrics})
         out = []
         for run in self.runs(study) if runs is None else runs:
-            told = {name: run[name] for name in ("key", "status", "reason", "seconds", "attempts")}
+            told = {name: run[name] for name in ("key", "kind", "status", "reason", "seconds", "attempts")}
             common = {"study": study, **run["labels"], **told}
-            entries = found.get(run["key"], [{"rule": None, "set": None, "metrics": {}}] if unscored else [])
-            out += [{**common, **entry} for entry in entries]
+            nothing: dict[str, Any] = {"rule": None, "set": None, "metrics": {}}
+            missing = unscored and run["status"] not in DONE
+            out += [{**common, **entry} for entry in found.get(run["key"], [nothing] if missing else [])]
         return out
 
     def versions(self, study: str) -> list[tuple[dict[str, str], int]]:
@@ -382,24 +388,16 @@ class Store:
         except (TypeError, ValueError):
             raise StoreError(f"{self.name} is damaged: the files of a run are {shown(found)}") from None
 
-    def _metrics(self, value: str | None, keep_groups: bool) -> dict[str, Any]:
-        """Metrics of which those that reports do arithmetic with are numbers."""
-        out = self._value(value, dict)
-        self._numbers(out, NUMBERS)
-        groups = out.get("groups", {})
-        if not isinstance(groups, dict) or not all(isinstance(item, dict) for item in groups.values()):
-            raise StoreError(f"{self.name} is damaged: the groups of a result are {shown(groups)}")
-        for item in groups.values():
-            self._numbers(item, NUMBERS)
-        if not keep_groups:
-            out.pop("groups", None)
-        return out
+    def _check_kinds(self, metrics: Mapping[str, Any], kinds: dict[str, str]) -> None:
+        """Refuse a metric of another kind than `kinds` says, which learns the kinds of those that it does not know."""
+        for name, value in metrics.items():
+            if value is not None and kinds.setdefault(name, kind := _KINDS[type(value)]) != kind:
+                raise StoreError(f"{self.name} is damaged: {name} is a {kinds[name]} in one result and a {kind} in another")
 
     def _numbers(self, values: Mapping[str, Any], names: Sequence[str]) -> None:
-        for name, value in values.items():
-            # The type first: a large store has millions of values, and nearly all of them are plain numbers.
-            if type(value) not in _PLAIN and name in names and not isinstance(value, int | float):
-                raise StoreError(f"{self.name} is damaged: {name} is not a number, but {shown(value)}")
+        for name in names:
+            if not isinstance(values[name], int | float | None):
+                raise StoreError(f"{self.name} is damaged: {name} is not a number, but {shown(values[name])}")
 
     def _status(self, status: Any) -> str:
         if status not in STATUSES:
