@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
     from crosswind.studies.drive import Progress, Summary
-    from crosswind.training.loop import Trajectory
+    from crosswind.training.trajectory import Trajectory
 
 __all__ = ["StudyResults", "audit", "evaluate", "load", "prepare", "run_study", "split", "train"]
 

@@ -15,7 +15,7 @@ from crosswind.core.registry import facts_of_class, listing, load
 from crosswind.models.build import build_model
 from crosswind.models.form import check_form
 
-FACTS = [item for item in listing("models") if item.module.startswith("crosswind.")]
+FACTS = [item for item in listing("models") if item.module.startswith("crosswind.") and (item.built is None or item.built.trained)]
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]

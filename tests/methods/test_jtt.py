@@ -197,4 +197,3 @@ def test_end_to_end_on_digits(tmp_path: Path) -> None:
     scored = {(row["method"], row["point"]): row["metrics"]["nll"] for row in rows if (row["rule"], row["set"]) == ("last", "test")}
     assert set(scored) == {("erm", ""), ("jtt", "up=1"), ("jtt", "up=20")}
     assert scored["jtt", "up=1"] == scored["erm", ""] != scored["jtt", "up=20"]
-    assert scored["erm (base)", ""] != scored["erm", ""]

@@ -171,7 +171,7 @@ def test_what_was_written_after_the_end_of_a_run_is_no_part_of_it(study, capsys)
 def test_a_store_of_before_checksums_is_read_and_checked(study, capsys, tmp_path):
     out, runs, files = study
     with Store.open(out, create=True) as store, store.transaction() as connection:
-        for column in ("files", "cause", "kind"):
+        for column in ("files", "cause", "kind", "needs"):
             connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
         connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE name = 'schema'")
     before = (out / "store.sqlite").read_bytes()

@@ -116,26 +116,6 @@ def test_one_run_under_two_labels_is_done_once(tmp_path):
     assert summary.finished == 1 and len(runs) == 2 and words(tmp_path / "log")["start a"] == 1
 
 
-def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
-    from tests.studies import toys
-
-    told = []
-
-    def told_of(spec, folder, *more, needed, profile, kind):
-        told.append((spec["name"], kind, sorted(needed), profile))
-        return toys.execute(spec, folder, *more, needed)
-
-    monkeypatch.setattr(toys, "told_of", told_of, raising=False)
-    fits = [planned("fit0"), planned("fit1")]
-    estimate = replace(planned("all", sorted(fit.key for fit in fits)), kind="estimate")
-    with Store.open(tmp_path / "out", create=True) as store, Inline("tests.studies.toys:told_of") as engine:
-        store.add_plan("toys", {}, {}, [estimate, *fits])
-        assert drive(store, [estimate, *fits], engine).finished == 3
-    assert told == [("fit0", "fit", [], None), ("fit1", "fit", [], None), ("all", "estimate", list(estimate.needs), None)]
-
-
-# --- failures ------------------------------------------------------------------------------------------------------------
-
 FAILURES = {
     "raise": (r"^ValueError: the toy is broken \(toys.py, line \d+\)$", 1),
     "refuse": (r"^the toy does not want to$", 1),
@@ -503,3 +483,46 @@ def test_workers_are_kept_from_study_to_study_and_end_with_the_pool(tmp_path):
 def test_a_pool_needs_a_worker():
     with pytest.raises(ValueError, match="at least one worker"):
         Pool(JOB, 0)
+
+
+def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
+    from tests.studies import toys
+
+    told = []
+
+    def told_of(kind, spec, place):
+        told.append((spec["name"], kind, sorted(place.needed), place.profile))
+        return toys.execute(kind, spec, place)
+
+    monkeypatch.setattr(toys, "told_of", told_of, raising=False)
+    fits = [replace(planned(name), kind="fit") for name in ("fit0", "fit1")]
+    estimate = replace(planned("all", sorted(fit.key for fit in fits)), kind="estimate")
+    with Store.open(tmp_path / "out", create=True) as store, Inline("tests.studies.toys:told_of") as engine:
+        store.add_plan("toys", {}, {}, [estimate, *fits])
+        drive(store, [estimate, *fits], engine)
+    assert told == [("fit0", "fit", [], None), ("fit1", "fit", [], None), ("all", "estimate", list(estimate.needs), None)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_follows_a_job_is_done_and_recorded_with_it(workers, tmp_path):
+    """One claim, one process, one transaction; a later plan with one more follower does that one alone."""
+    fit = replace(planned("fit", log=str(tmp_path / "log")), kind="fit")
+    first, second = (replace(planned(name, (fit.key,), log=str(tmp_path / "log")), follows=fit.key) for name in ("first", "second"))
+    summary, runs = done(tmp_path / "out", [fit, first], workers)
+    assert (summary.finished, summary.executed, set(runs)) == (1, 1, {"first"})
+    assert len({line.split()[2] for line in (tmp_path / "log").read_text().splitlines()}) == 1
+    summary, runs = done(tmp_path / "out", [fit, first, second], workers)
+    assert (summary.finished, summary.executed) == (2, 1) and words(tmp_path / "log")["start fit"] == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("bad", ["fit", "second"])
+def test_of_jobs_that_follow_each_other_all_fail_or_none(bad, workers, tmp_path):
+    fit = replace(planned("fit", **({"does": "raise"} if bad == "fit" else {})), kind="fit")
+    first = replace(planned("first", (fit.key,)), follows=fit.key)
+    second = replace(planned("second", (fit.key,), **({"does": "raise"} if bad == "second" else {})), follows=fit.key)
+    summary, runs = done(tmp_path / "out", [fit, first, second], workers)
+    assert summary.failed == 2 and {run["status"] for run in runs.values()} == {"failed"}
+    assert all("the toy is broken" in run["reason"] for run in runs.values()), "the reason, not that something else failed"
+    with Store.open(tmp_path / "out") as store:
+        assert store.statuses([fit.key])[fit.key] == "failed" and not list((tmp_path / "out" / "artifacts").rglob("score.json"))

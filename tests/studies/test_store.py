@@ -111,21 +111,17 @@ def test_results_have_one_entry_a_rule_and_set(store, ledger):
     assert record["detail"] == "the trace" and record["studies"] == [{"study": "study", "labels": {"method": "m2", "seed": 2}}]
 
 
-def test_jobs_of_every_kind_have_results(store, ledger):
-    fit, predict, estimate = [Job(key, {}, {"method": key}, kind=key) for key in ("fit0", "predict", "estimate")]
-    store.add_plan("study", {}, {}, [fit, predict, estimate])
+def test_what_a_study_counts_and_shows_are_scores(store, ledger):
+    fit, predict = (Job(key, {}, {"method": key}, kind=key) for key in ("fit0", "predict"))
+    score = Job("score", {}, {"method": "m"}, (fit.key, predict.key))
+    store.add_plan("study", {}, {}, [fit, predict, score])
     number, listed = {"rule": "last", "set": "test", "metrics": {"error": 0.25}}, {"metrics": {"exits": [1, 2]}}
-    for job, scores in ((fit, RESULT["scores"]), (predict, []), (estimate, [number, {**number, **listed}])):
+    for job, scores in ((fit, []), (predict, []), (score, [number, {**number, **listed}])):
         assert ledger.claim(job.key) and ledger.finished(job.key, {"status": "finished", "scores": scores}, 1.0)
     rows = store.results("study", without=["groups", "nll"])
-    assert [(row["kind"], row["metrics"]) for row in rows] == [
-        ("fit0", {"accuracy": 0.5}),
-        ("fit0", {"accuracy": 0.75}),
-        ("estimate", {"error": 0.25}),
-        ("estimate", {"exits": [1, 2]}),
-    ]
-    assert [run["kind"] for run in store.runs("study")] == ["fit0", "predict", "estimate"]
-    assert store.run("estimate")["kind"] == "estimate"
+    assert [(row["kind"], row["metrics"]) for row in rows] == [("score", {"error": 0.25}), ("score", {"exits": [1, 2]})]
+    assert [run["kind"] for run in store.runs("study")] == ["score"] and store.counts("study")["total"] == 1
+    assert store.run("fit0")["kind"] == "fit0" and store.run("score")["needs"] == ["fit0", "predict"]
 
 
 @pytest.mark.parametrize("odd", ["text", [0.5], {"a": 1}])

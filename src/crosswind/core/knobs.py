@@ -242,8 +242,8 @@ class Form:
     `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that says so. `least`: the smallest
     side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
     `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
-    images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it; else it answers as
-    it is, and `files` are its knobs that name files, whose contents are part of what it is.
+    images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it; else it answers
+    as it is, and `files` are its knobs that name files, whose contents are part of what it is.
     """
 
     norm: str = ""

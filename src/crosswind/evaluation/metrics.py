@@ -27,9 +27,9 @@ Measure = Callable[[Predictions, Sequence[str], Sequence[str]], float | None]
 class Metric:
     """What a report has to know of a number.
 
-    `title`: how tables name it. `unit`: "fraction", "nats" or "" for a bare number. `better`: "higher", "lower", or "" where neither
-    is. `needs`: "answers", or "logits" for one that is None where a model gives only answers. `measure`: how it is computed; None
-    for those that `scores` computes together. `version` is raised when `measure` gives other numbers.
+    `title`: how tables name it. `unit`: "fraction", "nats" or "" for a bare number. `better`: "higher", "lower", or "" where
+    neither is. `needs`: "answers", or "logits" for one that is None where a model gives only answers. `measure`: how it is
+    computed; None for those that `scores` computes together. `version` is raised when `measure` gives other numbers.
     """
 
     name: str

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Function(Outside):
     """A Python function that is given a batch of inputs and returns logits or labels.
 
-    It takes images as a numpy array uint8 [n, h, w, c] and returns float [n, k] in the order of the classes, or labels [n] by number
-    or by name. The module is a file, beside the study or by its path, or one that is installed. Jobs are done anew when its file has
-    changed, or `version`: raise that when something else did that the function reads.
+    It takes images as a numpy array uint8 [n, h, w, c] and returns float [n, k] in the order of the classes, or labels [n] by
+    number or by name. The module is a file, beside the study or by its path, or one that is installed. Jobs are done anew when its
+    file has changed, or `version`: raise that when something else did that the function reads.
     """
 
     function: str = knob(doc="module:function, or FILE.py:function")

@@ -26,7 +26,8 @@ MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 @register("onnx", kind="model")
 @dataclass(frozen=True)
 class Onnx(Outside):
-    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, its first output gives logits or labels.
+    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, its first output gives logits or
+    labels.
 
     Logits are float [n, k] in the order of the classes, labels integers [n]. It runs on the processor with one thread.
     """

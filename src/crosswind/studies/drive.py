@@ -31,8 +31,6 @@ from crosswind.studies.ledger import Ledger
 from crosswind.studies.store import DONE, Store
 from crosswind.studies.traces import Traces
 
-__all__ = ["Progress", "Summary", "drive"]
-
 POLL_SECONDS = 0.5
 
 
@@ -214,13 +212,9 @@ class _Work:
                 continue
             following = self._followers(key)
             fresh = {name: staging_folder(out, self.ledger.driver.id, name) for name in (key, *following)}
-            task = self._task(run, fresh)
-            task = replace(
-                task,
-                limit=self.time_limit,
-                profile=None if self.traces is None else self.traces.path(run),
-                following=[self._task(self.runs[name], fresh) for name in following],
-            )
+            trace = None if self.traces is None else self.traces.path(run)
+            others = [self._task(self.runs[name], fresh) for name in following]
+            task = replace(self._task(run, fresh), limit=self.time_limit, profile=trace, following=others)
             self.status[key] = "running"
             self.active[key] = time.monotonic()
             self.engine.submit(task)

@@ -39,7 +39,8 @@ def jobs_of(
 ) -> Iterator[Job]:
     """The jobs of one point, each after those that it needs.
 
-    `common` is what the jobs of the point share, `common_key` the same as it stands in keys, `own` what each method sets for itself.
+    `common` is what the jobs of the point share, `common_key` the same as it stands in keys, `own` what each method sets for
+    itself.
     """
     trained = {label: model for label, model in models.items() if "files" not in model}
     heads = {label: _Head(common, common_key, own[label], study.keep) for label in methods}

@@ -6,7 +6,8 @@ Its folder says what it is: `job.json` holds kind, specification, needs, and wha
 * `fit`: a method trains a model on the training rows of a split. It reads the split without its test sets. It leaves
   `predictions.npz` of the validation sets, `history.json`, `split.json`, and weights where they are kept.
 * `predict`: a model answers for one set: one that was trained here, with the weights of every selection rule, or one that was not.
-* `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them. Nothing is trained again for them.
+* `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them. Nothing is trained again for
+  them.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from crosswind.studies.engines import Place
 if TYPE_CHECKING:
     from crosswind.methods.base import Method
     from crosswind.studies.store import Store
-    from crosswind.training.loop import Answer
     from crosswind.training.profiling import Profile
     from crosswind.training.settings import ModelSpec, TrainingSettings
+    from crosswind.training.trajectory import Answer
 
 GIVEN = "given"
 """What stands in the place of a selection rule in the predictions of a model that was not trained here."""

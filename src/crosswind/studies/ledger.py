@@ -102,8 +102,8 @@ class Ledger:
 
         `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`, `metrics`), `cost`, `warnings`,
         `versions`, `files` (what `artifacts.listing` says of `staged`), and the `reason` of one that diverged. `following` in it:
-        results of the jobs that followed, by key, whose files lie beside; they are recorded with it, all or none. False, and nothing
-        done, when the job is no longer this driver's.
+        results of the jobs that followed, by key, whose files lie beside; they are recorded with it, all or none. False, and
+        nothing done, when the job is no longer this driver's.
         """
         with self.store.transaction() as connection:
             if not self._record(connection, key, self._mine(key), result, seconds, worker):
@@ -163,7 +163,7 @@ class Ledger:
         """
         from crosswind.studies.database import now, text
 
-        values = {
+        values: dict[str, Any] = {
             "status": "failed",
             "reason": text(one_line(reason)),
             "detail": text(detail),
@@ -196,7 +196,13 @@ class Ledger:
             if connection.execute(again).rowcount == 1:
                 return True
             tried = f"tried {ATTEMPTS} times: {why}"
-            values = {"status": "failed", "reason": tried, "detail": text(detail), "worker": worker, "cause": cause or None}
+            values: dict[str, Any] = {
+                "status": "failed",
+                "reason": tried,
+                "detail": text(detail),
+                "worker": worker,
+                "cause": cause or None,
+            }
             values["finished"] = now(connection)
             connection.execute(self._mine(key).values(values))
             connection.execute(self._pending(following).values(values))

@@ -162,7 +162,7 @@ class Store:
         }
 
     def counts(self, study: str | None = None) -> dict[str, int]:
-        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`: jobs that are rows of tables.
+        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`. Runs are rows of tables.
 
         A run whose driver died counts as pending: that is what the next driver makes of it.
         """

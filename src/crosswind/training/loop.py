@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,52 +32,17 @@ from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
-from crosswind.training.selection import Selection, Selector, Stopper, check_rules, start_of
+from crosswind.training.selection import Selector, Stopper, check_rules, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.tools import RunTools
+from crosswind.training.trajectory import Answer, Trajectory, inner_name
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
     from crosswind.training.profiling import Profile
 
-__all__ = ["Answer", "Trajectory", "fit", "trained"]
 
 Report = Callable[[dict[str, Any]], object]
-Answer = Callable[[Mapping[str, "RowSet"], Mapping[str, AttributedDataset]], tuple[dict[str, dict[str, Predictions]], list[str]]]
-"""From evaluation sets, and the data sets of their rows, to predictions by selection rule and set, and doubts in sentences."""
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """What one training gave.
-
-    `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training ended there and is scored as it
-    is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
-    accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
-    rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
-    the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
-    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`.
-    """
-
-    status: str
-    history: list[dict[str, Any]]
-    selections: dict[str, Selection]
-    predictions: dict[str, dict[str, Predictions]]
-    cost: dict[str, float]
-    doubts: dict[str, list[str]]
-    snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
-    frozen: Mapping[str, Tensor] = field(repr=False)
-    answer: Answer = field(repr=False)
-
-    @property
-    def warnings(self) -> list[str]:
-        """Every doubt once."""
-        return list(dict.fromkeys(text for own in self.doubts.values() for text in own))
-
-    def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
-        """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""
-        kept = {**self.frozen, **self.snapshots[self.selections[rule].step]}
-        return {_public(name): value for name, value in kept.items()}
 
 
 def fit(
@@ -141,7 +105,7 @@ def trained(
     with reproducible(settings):
         run = _Run(method, split, images, model, settings, seed, None, None, info, base, (), Meter(inside=True), None)
     for place, (rule, tensors) in enumerate(weights.items()):
-        run.snapshots[place] = {_inner(name): value for name, value in tensors.items()}
+        run.snapshots[place] = {inner_name(name): value for name, value in tensors.items()}
         run.taken[rule] = place
     return run.answer
 
@@ -443,18 +407,3 @@ def _train_base(
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _public(name: str) -> str:
-    if not name.startswith("module/"):
-        return name
-    _, module, parameter = name.split("/", 2)
-    return f"{module}.{parameter}"
-
-
-def _inner(name: str) -> str:
-    """The other way."""
-    if name.startswith("state/"):
-        return name
-    module, _, parameter = name.partition(".")
-    return f"module/{module}/{parameter}"

@@ -18,7 +18,6 @@ from crosswind.training.checks import check_run, run_doubts
 from crosswind.training.device import reproducible
 from crosswind.training.identity import info_of
 from crosswind.training.loader import DTYPES
-from crosswind.training.loop import Trajectory
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import score
@@ -27,6 +26,7 @@ from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.side_by_side import EvaluationSets, SharedRows, feed_of
 from crosswind.training.stack_optimiser import StackOptimiser
 from crosswind.training.stacked import Stack, check_stackable
+from crosswind.training.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from crosswind.core.types import Predictions

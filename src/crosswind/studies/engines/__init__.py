@@ -18,9 +18,9 @@ __all__ = ["Engine", "Event", "Place", "Task"]
 class Task:
     """One job to execute, and those that follow it. Paths are text, so that a task is JSON.
 
-    `folder`: where the job writes its files; `checkpoint`: the file of what it needs to go on, in a folder of its own; `needed`: the
-    folders of the jobs it needs, by key; `limit`: seconds that it may take, None for no limit; `profile`: where a trace of
-    it goes, a path without its suffix, None for no trace; `following`: jobs that are done right after it, in their order, each in a
+    `folder`: where the job writes its files; `checkpoint`: the file of what it needs to go on, in a folder of its own; `needed`:
+    the folders of the jobs it needs, by key; `limit`: seconds that it may take, None for no limit; `profile`: where a trace of it
+    goes, a path without its suffix, None for no trace; `following`: jobs that are done right after it, in their order, each in a
     folder beside its own.
     """
 
@@ -57,10 +57,11 @@ class Place:
 class Event:
     """What happened to the job `key`.
 
-    `finished` (with `result`, and in its `following` those of the jobs that followed, by key), `failed` (an exception, or the time limit: not tried again at once), `lost` (its worker died, or
-    there was no memory: worth another try), `fault` (an `InternalError`: the study stops), `progress` (with `result`, what the run
-    reported). `seconds`: since its start. `cause`: of `failed` and `lost`, what of the machine stopped the run, a key of
-    `crosswind.studies.causes.CAUSES`, or "" where the run did it itself.
+    `finished` (with `result`, and in its `following` those of the jobs that followed, by key), `failed` (an exception, or the time
+    limit: not tried again at once), `lost` (its worker died, or there was no memory: worth another try), `fault` (an
+    `InternalError`: the study stops), `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`: of
+    `failed` and `lost`, what of the machine stopped the run, a key of `crosswind.studies.causes.CAUSES`, or "" where the run did it
+    itself.
     """
 
     key: str
