@@ -234,9 +234,9 @@ def run_study(
 
     Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is a row with its reason.
     """
-    from crosswind.cli.report import tables_of
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
+    from crosswind.reports.gather import gather
     from crosswind.studies.build import build_dataset, check_pixels
     from crosswind.studies.drive import drive
     from crosswind.studies.engines.inline import Inline
@@ -261,4 +261,5 @@ def run_study(
         store.add_plan(name, planned.study.model_dump(exclude_unset=True), resolved, planned.runs)
         limit = planned.study.time_limit
         summary = drive(store, planned.runs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed)
-        return StudyResults(name, Path(out), store.results(name), tables_of(store, name), planned.warnings, summary)
+        tables = gather(store, name, draws=False).text_tables()
+        return StudyResults(name, Path(out), store.results(name), tables, planned.warnings, summary)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crosswind.reports.costs import PARTS, costs, said_of, time_table, time_tables
 from crosswind.reports.figures import time_bars
+from crosswind.reports.run_tables import PARTS, costs, largest_part, time_table
 
 SPENT = {"data": 1.0, "step": 5.0, "evaluation": 2.5, "waiting": 0.5, "prepare": 0.75, "other": 0.25}
 
@@ -55,7 +55,7 @@ def test_what_earlier_versions_recorded_is_shown_and_the_rest_is_not_known() -> 
     old = {"data_seconds": 1.0, "step_seconds": 5.0, "evaluation_seconds": 2.0, "prepare_seconds": 1.0, "total_seconds": 10.0}
     (item,) = costs([run_of(old)])
     shares = {"data": 0.1, "step": 0.5, "evaluation": 0.2, "waiting": None, "prepare": 0.1, "other": None}
-    assert item.shares == shares and not item.complete and said_of([item]) == ""
+    assert item.shares == shares and not item.complete and largest_part([item]) == ""
     assert any("earlier version" in note for note in time_table([item]).notes)
     figure = time_bars([item])
     assert figure is not None
@@ -83,7 +83,7 @@ def test_the_bars_are_as_long_as_the_mean() -> None:
     rows = figure.spec["datasets"]["rows"]
     assert sum(row["a"] for row in rows if row["m"] == "erm (digits, mlp)") == pytest.approx(20.0, abs=1e-5)
     assert sum(row["a"] for row in rows if row["m"] == "erm (digits, cnn)") == pytest.approx(10.0, abs=1e-5)
-    assert time_bars([]) is None and time_tables([]) == []
+    assert time_bars([]) is None and time_table([]) is None
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_the_bars_are_as_long_as_the_mean() -> None:
 )
 def test_the_sentence_names_the_largest_part(spent: dict[str, float], validation: float, said: str) -> None:
     items = costs([run_of(cost_of(spent, validation_seconds=validation))])
-    assert said_of(items).startswith(said) and said_of(items).endswith(".")
-    assert said_of(items) in time_table(items).notes and said_of(items) not in time_table(items, sentence=False).notes
+    assert largest_part(items).startswith(said) and largest_part(items).endswith(".")
+    assert largest_part(items) in time_table(items).notes and largest_part(items) not in time_table(items, sentence=False).notes
 
 
 def test_the_sentence_weighs_methods_by_their_seconds() -> None:
     many = [run_of(cost_of({"data": 20.0}), "erm")]
     few = [run_of(cost_of({"step": 6.0}), "groupdro")]
-    assert "making batches" in said_of(costs(many + few))
-    assert said_of([]) == ""
+    assert "making batches" in largest_part(costs(many + few))
+    assert largest_part([]) == ""
