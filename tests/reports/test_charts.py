@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +130,3 @@ def test_without_a_home_nothing_is_kept(made: list[str], monkeypatch: pytest.Mon
     assert charts.cache_file() is None
     assert again() == again()
     assert len(made) == 2
-
-
-def test_many_writers_leave_a_whole_file(made: list[str]) -> None:
-    path = charts.cache_file()
-    assert path is not None
-    texts = [str(i) * 200_000 for i in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda text: charts._keep(path, text), texts))
-    assert charts._read(path) in texts

@@ -29,7 +29,7 @@ _COLOURS: Mapping[str, Mapping[str, Any]] = {
         "diverging": ["#a4480a", "#e79a5b", "#f4f4f2", "#74a9d8", "#1b5a96"],
         "ramp": ["#f3f5f8", "#9fc3e3", "#3f80bd", "#12406f"],
         "category": ["#1b5a96", "#c8620f", "#5d6b7a", "#7a4fa3"],
-        "ordinal": ["#e79a5b", "#1b5a96", "#b79ad3", "#7a3e0b", "#7fb3a6", "#5d6b7a", "#d5dae0"],
+        "ordinal": ["#e79a5b", "#1b5a96", "#b79ad3", "#7a3e0b", "#7fb3a6", "#5d6b7a"],
     },
     "dark": {
         "ink": "#e6eaef",
@@ -39,7 +39,7 @@ _COLOURS: Mapping[str, Mapping[str, Any]] = {
         "diverging": ["#f2a35e", "#9c571c", "#262d36", "#2c659c", "#79b4ea"],
         "ramp": ["#262d36", "#2b5580", "#4a90cf", "#b5d9f8"],
         "category": ["#79b4ea", "#f2a35e", "#a3aebb", "#c09ce6"],
-        "ordinal": ["#f2a35e", "#4a90cf", "#c09ce6", "#a35a17", "#8fd0c0", "#7d8a98", "#37414d"],
+        "ordinal": ["#f2a35e", "#4a90cf", "#c09ce6", "#a35a17", "#8fd0c0", "#7d8a98"],
     },
 }
 # Blue and orange differ for every common kind of colour blindness; the middle of the diverging scale is the page, so that no change
@@ -127,16 +127,31 @@ def runtime() -> str:
 
     Making it takes seconds, so it is kept in `cache_file`. A file that is damaged or cannot be read is made anew.
     """
+    from crosswind.studies.artifacts import write_atomically
+
     path = cache_file()
-    if path is not None and (kept := _read(path)) is not None:
-        return kept
+    try:
+        mark, _, body = path.read_bytes().partition(b"\n") if path is not None else (b"", b"", b"")
+    except OSError:
+        mark = body = b""
+    # The first line is the hash of the rest: a file that was cut short or changed is as good as none.
+    if mark and mark == _mark(body):
+        return body.decode("utf-8")
     import vl_convert
 
     library: Any = vl_convert  # its stub asks for a snippet; without one the bundle is the three libraries themselves
     text = str(library.javascript_bundle(vl_version=VEGA_LITE))
-    if path is not None:
-        _keep(path, text)
+    body = text.encode("utf-8")
+    try:
+        if path is not None:
+            write_atomically(path, _mark(body) + b"\n" + body)
+    except OSError:
+        pass  # a read-only home, a full disk: the next report makes the script again
     return text
+
+
+def _mark(body: bytes) -> bytes:
+    return b"// " + hashlib.sha256(body).hexdigest().encode()
 
 
 def cache_file() -> Path | None:
@@ -152,29 +167,6 @@ def cache_file() -> Path | None:
     except RuntimeError:
         return None
     return folder / "crosswind" / f"vega-lite-{VEGA_LITE}-vl-convert-{version('vl-convert-python')}.js"
-
-
-def _read(path: Path) -> str | None:
-    # The first line is the hash of the rest: a file that was cut short or changed is as good as none.
-    try:
-        mark, _, body = path.read_bytes().partition(b"\n")
-    except OSError:
-        return None
-    return body.decode("utf-8") if mark == _mark(body) else None
-
-
-def _keep(path: Path, text: str) -> None:
-    from crosswind.studies.artifacts import write_atomically
-
-    body = text.encode("utf-8")
-    try:
-        write_atomically(path, _mark(body) + b"\n" + body)
-    except OSError:
-        pass  # a read-only home, a full disk: the next report makes the script again
-
-
-def _mark(body: bytes) -> bytes:
-    return b"// " + hashlib.sha256(body).hexdigest().encode()
 
 
 # -- parts of a specification -------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from crosswind.reports.results import Place, Results, rule_title
 from crosswind.reports.run_tables import PARTS, Cost
 from crosswind.reports.score_tables import Ranking
 
-UNKNOWN = "not recorded"
 _WORST = METRICS["worst_group"]
 Rows = list[dict[str, Any]]
 
@@ -296,20 +295,18 @@ def rank_dots(item: Ranking) -> Figure:
 
 def time_bars(items: Sequence[Cost]) -> Figure | None:
     """Mean seconds of a run by method, divided by what they went on."""
+    items = [item for item in items if item.shares]
     if not items:
         return None
     several = len({(item.data, item.model) for item in items}) > 1
     names = [f"{item.method} ({item.data}, {item.model})" if several else item.method for item in items]
-    parts = [*PARTS.values(), UNKNOWN]
+    parts = list(PARTS.values())
     data: Rows = []
     for name, item in zip(names, items, strict=True):
-        shares = {PARTS[part]: share for part, share in item.shares.items() if share is not None}
-        if not item.complete:
-            shares[UNKNOWN] = max(0.0, 1.0 - sum(shares.values()))
         whole = {"m": name, "l": _six(item.least), "h": _six(item.most), "n": item.runs}
-        for position, part in enumerate(parts):
-            if share := shares.get(part):
-                data.append({**whole, "p": part, "o": position, "a": _six(share * item.mean), "s": _six(share)})
+        for position, (part, title) in enumerate(PARTS.items()):
+            if share := item.shares.get(part):
+                data.append({**whole, "p": title, "o": position, "a": _six(share * item.mean), "s": _six(share)})
     present = [part for part in parts if any(row["p"] == part for row in data)]
     told = (("m", "method"), ("p", "part"), ("a", "mean seconds", ".2f"), ("s", "share", ".1%"))
     whole_told = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))

@@ -291,7 +291,8 @@ def _rules(study: StudyRecord) -> Section:
 def _time(study: StudyRecord) -> Section:
     items = costs(study.runs)
     figure, table, sentence = draw.time_bars(items), time_table(items, sentence=False), largest_part(items)
-    groups = [] if figure is None or table is None else [Group(figures=[(figure, [])], tables=[table])]
+    figures: list[tuple[Figure, list[Table]]] = [] if figure is None else [(figure, [])]
+    groups = [] if table is None else [Group(figures=figures, tables=[table])]
     return Section("Where the time went", [sentence] if sentence else [], groups)
 
 

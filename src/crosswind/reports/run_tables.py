@@ -104,8 +104,8 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
 class Cost:
     """What the runs of one method took, over those that are done.
 
-    `mean`, `least`, `most`: seconds of a run. `shares` of the seconds by part, None where the runs did not record it; `validation`
-    that of validations, a part of evaluation. `images_per_second`: mean over runs. `memory`: the largest peak in bytes, `own` where
+    `mean`, `least`, `most`: seconds of a run. `shares` of the seconds by part, empty where no run recorded all of them;
+    `validation` that of validations, a part of evaluation. `images_per_second`: mean over runs. `memory`: the largest peak in bytes, `own` where
     it is that of the runs and not of their workers' whole lives.
     """
 
@@ -116,16 +116,11 @@ class Cost:
     mean: float
     least: float
     most: float
-    shares: Mapping[str, float | None]
-    validation: float | None
+    shares: Mapping[str, float]
+    validation: float
     images_per_second: float | None
     memory: float | None
     own: bool
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the seconds are accounted for."""
-        return None not in self.shares.values()
 
 
 def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
@@ -134,8 +129,9 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
     for run in runs:
         cost, labels = run.get("cost") or {}, run["labels"]
         # All tries of a run, where it recorded that, else what the last one took.
-        total, last = _number(cost.get("total_seconds")), _number(run.get("seconds"))
-        seconds = last if total is None else total
+        seconds = next(
+            (value for value in (_number(cost.get("total_seconds")), _number(run.get("seconds"))) if value is not None), None
+        )
         if run["status"] in _DONE and seconds is not None:
             kind = (str(labels["data"]), str(labels["model"]), str(labels["method"]))
             groups.setdefault(kind, []).append((seconds, cost))
@@ -145,16 +141,16 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
 def _cost(kind: tuple[str, str, str], seconds: Sequence[float], given: Sequence[Mapping[str, Any]]) -> Cost:
     speeds = _numbers(given, "images_per_second")
     own = [cost for cost in given if cost.get("peak_memory_of_run") == 1 and _number(cost.get("peak_memory_bytes")) is not None]
-    # Runs of one group by several versions: those that account for all of their seconds tell what the others do not.
-    recorded = [cost for cost in given if _accounted(cost)] or [cost for cost in given if _accounted(cost, some=True)]
+    recorded = [cost for cost in given if _accounted(cost)]
+    total = math.fsum(_numbers(recorded, "total_seconds"))
     return Cost(
         *kind,
         len(seconds),
         math.fsum(seconds) / len(seconds),
         min(seconds),
         max(seconds),
-        {part: _share(recorded, part) for part in PARTS},
-        _share(recorded, "validation"),
+        {part: math.fsum(_numbers(recorded, f"{part}_seconds")) / total for part in PARTS if recorded},
+        math.fsum(_numbers(recorded, "validation_seconds")) / total if recorded else 0.0,
         math.fsum(speeds) / len(speeds) if speeds else None,
         max(_numbers(own or given, "peak_memory_bytes"), default=None),
         bool(own),
@@ -170,32 +166,23 @@ def _numbers(given: Iterable[Mapping[str, Any]], name: str) -> list[float]:
     return [value for cost in given if (value := _number(cost.get(name))) is not None]
 
 
-def _accounted(cost: Mapping[str, Any], some: bool = False) -> bool:
-    """Whether the parts of a run make up its total; with `some`, whether those that it recorded fit into it."""
+def _accounted(cost: Mapping[str, Any]) -> bool:
+    """Whether the parts of a run make up its total."""
     total, parts = _number(cost.get("total_seconds")), [_number(cost.get(f"{part}_seconds")) for part in PARTS]
-    if not total or (None in parts and not some):
-        return False
     claimed = math.fsum(part for part in parts if part is not None)
-    # A run of an earlier version that went on from a checkpoint has parts of all tries and the total of the last one.
-    return claimed <= total * 1.001 if some else abs(claimed - total) <= 0.001 * total
-
-
-def _share(recorded: Sequence[Mapping[str, Any]], part: str) -> float | None:
-    some = [cost for cost in recorded if _number(cost.get(f"{part}_seconds")) is not None]
-    totals = math.fsum(float(cost["total_seconds"]) for cost in some)
-    return math.fsum(_numbers(some, f"{part}_seconds")) / totals if some else None
+    return bool(total) and None not in parts and abs(claimed - (total or 0.0)) <= 0.001 * (total or 0.0)
 
 
 def largest_part(items: Sequence[Cost]) -> str:
     """One sentence: what most of the time went on, and what to do about it where it is not the step. Empty where it is unknown."""
     total = math.fsum(item.mean * item.runs for item in items)
-    if not total or not all(item.complete for item in items):
+    if not total or not all(item.shares for item in items):
         return ""
-    sums = {part: math.fsum((item.shares[part] or 0.0) * item.mean * item.runs for item in items) / total for part in PARTS}
+    sums = {part: math.fsum(item.shares[part] * item.mean * item.runs for item in items) / total for part in PARTS}
     part = max(sums, key=lambda name: sums[name])
     share = sums[part]
     if part == "evaluation":
-        validation = math.fsum((item.validation or 0.0) * item.mean * item.runs for item in items) / total
+        validation = math.fsum(item.validation * item.mean * item.runs for item in items) / total
         if validation > share / 2:
             part, share = "validation", validation
     return f"{'Most' if share > 0.5 else 'The largest part'} of the time, {share:.0%}, went on {_LARGEST[part]}."
@@ -211,7 +198,7 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
             *(item.data, item.model, item.method, item.runs),
             *(f"{value:.2f}" for value in (item.mean, item.least, item.most)),
             f"{item.mean * item.runs / 3600:.3f}",
-            *(None if share is None else f"{100 * share:.1f}" for share in item.shares.values()),
+            *(f"{100 * item.shares[part]:.1f}" if item.shares else None for part in PARTS),
             None if item.images_per_second is None else f"{item.images_per_second:.0f}",
             None if item.memory is None else f"{item.memory / 2**20:.0f}",
         )
@@ -228,8 +215,6 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
     ]
     if any(item.memory is not None and not item.own for item in items):
         notes[-1] += " Where runs could not tell it, it is the most in their worker's whole life: an upper bound."
-    if not all(item.complete for item in items):
-        notes.append("A dash stands for what runs of an earlier version did not record.")
     if sentence and largest_part(items):
         notes.insert(0, largest_part(items))
     columns = ("data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", *(f"{name} %" for name in PARTS.values()))
