@@ -168,12 +168,11 @@ def _claim(item: Judgement) -> dict[str, Any]:
 
 def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
     entry = side.entry
-    assert entry is not None  # a difference was found
     return {
         "method": side.method,
         "model": side.model,
         "points": side.tried,
-        "values": {str(seed): round(value, 6) for seed, value in sorted(side.values(metric).items())},
+        "values": {str(seed): round(value, 6) for seed, value in sorted(entry.values(metric).items())},
         "chosen": {str(seed): point for seed, point in sorted(entry.chosen.items())},
         "diverged": sorted(entry.diverged),
         "doubts": {text: sorted(seeds) for text, seeds in entry.doubts.items()},

@@ -232,9 +232,9 @@ def run_study(
 
     Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is a row with its reason.
     """
-    from crosswind.cli.report import tables_of
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
+    from crosswind.reports.gather import gather
     from crosswind.studies.plan import make_plan
     from crosswind.studies.running import check_ready, run_plan
     from crosswind.studies.spec import load_study, study_from, study_path
@@ -254,4 +254,5 @@ def run_study(
         summary = run_plan(
             planned, store, workers=workers, modules=modules, memory=size, on_event=on_event, retry_failed=retry_failed
         )
-        return StudyResults(name, Path(out), store.results(name), tables_of(store, name), planned.warnings, summary)
+        tables = gather(store, name, draws=False).text_tables()
+        return StudyResults(name, Path(out), store.results(name), tables, planned.warnings, summary)

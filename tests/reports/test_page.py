@@ -15,7 +15,7 @@ from benchmarks.report_page import opened, synthetic_store
 
 from crosswind.cli.main import _status
 from crosswind.evaluation.compare import paired, summary
-from crosswind.reports.drawing import FORMATS
+from crosswind.reports.charts import FORMATS
 from crosswind.studies.store import Store
 
 BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)

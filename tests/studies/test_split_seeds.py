@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.studies.plans import of_kind
 
-from crosswind.cli.report import tables_of
 from crosswind.core.errors import InputError
+from crosswind.reports.gather import gather
 from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
@@ -89,7 +89,7 @@ def test_a_study_of_split_seeds_from_plan_to_tables(tmp_path: Path) -> None:
         store.add_plan("study", {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)
         rows = [row for row in store.results("study") if row["set"] == "test" and row["method"] == "erm"]
-        tables = {table.name: table for table in tables_of(store, "study")}
+        tables = {table.name: table for table in gather(store, "study", draws=False).text_tables()}
     assert [(row["split_seed"], row["seed"]) for row in rows if row["rule"] == "best-id"] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     metrics = rows[0]["metrics"]
     assert (metrics["classes"], metrics["majority"]) == (10, pytest.approx(0.1))

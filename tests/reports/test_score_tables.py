@@ -14,11 +14,24 @@ from typing import Any
 
 import pytest
 
-from crosswind.reports import figures, overviews
+from crosswind.reports import figures, score_tables
 from crosswind.reports.results import arrange
-from crosswind.reports.tables import Table, number_table, result_tables
+from crosswind.reports.run_tables import run_table
+from crosswind.reports.tables import Table
 
 GOLDEN = Path(__file__).with_name("golden")
+
+
+def result_tables(rows: list[dict[str, Any]], reference: str = "erm", rules: list[str] | None = None) -> list[Table]:
+    """The tables that a person reads."""
+    found = arrange(rows)
+    places = score_tables.shown_places(found, rules)
+    return [*(table for place in places for table in score_tables.place_tables(found, place, reference).values()), run_table(found)]
+
+
+def number_table(rows: list[dict[str, Any]]) -> Table:
+    """The tidy table of every number."""
+    return score_tables.number_table(arrange(rows))
 
 
 def _run(shift: str, method: str, seed: int, scores: dict[tuple[str, str], float], **more: Any) -> list[dict[str, Any]]:
@@ -382,8 +395,8 @@ def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
 def test_the_pages_own_tables_mark_them_too() -> None:
     found = arrange(_doubting())
     place = found.places[-1]
-    (ranking,) = overviews.ranking(found, [place])
-    for table in (overviews.seed_table(found, place, "erm"), overviews.rank_table(ranking)):
+    (ranking,) = score_tables.ranking(found, [place])
+    for table in (score_tables.seed_table(found, place, "erm"), score_tables.rank_table(ranking)):
         assert [row for row in table.rows if "jtt †" in row] and not [row for row in table.rows if "erm †" in row]
         assert any(note.startswith("† jtt, ") for note in table.notes)
 
