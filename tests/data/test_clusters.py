@@ -234,8 +234,8 @@ def files() -> dict[str, tuple[bytes, str]]:
     missing[7, 0] = np.nan
     return {
         "objects": (npy(np.array([[object()] * 2] * 400, dtype=object), allow_pickle=True), "objects, which only unpickling"),
-        "pickle": (pickle.dumps(np.zeros((400, 2))), "pickle"),
-        "cut": (good[:-9], "is damaged: its header says float64"),
+        "pickle": (pickle.dumps(np.zeros((400, 2))), "is not an array of NumPy's"),
+        "cut": (good[:-9], "its header says float64"),
         "npz": (packed.getvalue(), "npz|zip"),
         "text": (b"1,2\n3,4\n", "array"),
         "empty": (b"", "array"),

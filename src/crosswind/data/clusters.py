@@ -186,7 +186,7 @@ def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> N
     Raises `InputError` on `field` for a path that is no file, `DataError` for a file that is damaged, holds objects (only
     unpickling could read them), numbers that are none, or another number of rows.
     """
-    from crosswind.data.archives.npz import Expected, read_array
+    from crosswind.data.archives.arrays import Expected, read_array
 
     place = Path(path).expanduser()
     if not place.is_file():

@@ -80,7 +80,7 @@ def test_damaged_files_leave_no_copy(tmp_path: Path) -> None:
     place = folder / f"{MNIST_FILES[2]}.gz"
     place.write_bytes(place.read_bytes()[:-300])
     source = Mnist(root=str(tmp_path))
-    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz is truncated"):
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz is damaged or cut short"):
         prepare(source, originals=str(folder), accept_totals=True)
     with pytest.raises(DataError, match="there is no prepared copy of mnist"):
         source.load()

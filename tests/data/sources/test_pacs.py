@@ -89,7 +89,7 @@ def test_without_lists_there_is_no_split(tmp_path: Path) -> None:
     files = {name: data for name, data in pacs_files(1).items() if not name.endswith(".txt")}
     written(tmp_path, files)
     assert Pacs(lists=False).read(tmp_path).dataset.table.names == ("class", "rendition")
-    with pytest.raises(DataError, match="has no official list photo_train_kfold.txt; put it there, or set lists=false"):
+    with pytest.raises(DataError, match="has the official list photo_train_kfold.txt nowhere; put it there, or set lists=false"):
         Pacs().read(tmp_path)
 
 
@@ -143,7 +143,7 @@ BAD: list[tuple[Callable[[Files], None], str]] = [
     (put("copy/photo/dog/pic_001.jpg", b"x"), "holds images of PACS in two places: in 'copy/' and in 'kfold/'"),
     (put("kfold/photo/dog/pic_001.jpg", b""), "'kfold/photo/dog/pic_001.jpg' is empty"),
     (lambda files: files.clear(), "holds no images of PACS: there should be folders like photo/dog, or PACS.zip"),
-    (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is not a whole zip archive"),
+    (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is damaged or cut short"),
 ]
 
 
@@ -177,11 +177,6 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (folder / "again").symlink_to(folder / "kfold")
     with pytest.raises(DataError, match="'again' is a link to a folder, which would show its files twice"):
         Pacs().read(folder)
-    zipped(tmp_path / "zip" / "PACS.zip", {"../kfold/photo/dog/1.jpg": b"x"})
-    with pytest.raises(
-        DataError, match="PACS.zip is not safe to read: its member '../kfold/photo/dog/1.jpg' leads out of the folder"
-    ):
-        Pacs().read(tmp_path / "zip")
 
 
 def test_the_published_totals_are_those_of_the_real_images() -> None:

@@ -154,12 +154,12 @@ def test_values_that_are_none_are_refused(tmp_path: Path) -> None:
 def test_files_that_do_not_agree_are_refused(tmp_path: Path) -> None:
     for kind in ("info", "dat"):
         part = PARTS["train"] | {kind: PARTS["train"][kind][:59]}
-        with pytest.raises(DataError, match=rf"training-{kind}\.mat\.gz has 59 rows and .*training-cat\.mat\.gz 60"):
+        with pytest.raises(DataError, match=rf"training-{kind}\.mat\.gz has shape \(59, .*not \(60, "):
             SmallNORB().read(write_norb(tmp_path, {"train": part}))
     write_norb(tmp_path, PARTS)
     path = tmp_path / f"{NORB['train']}-dat.mat.gz"
     path.write_bytes(gzip.compress(norb_bytes(PARTS["train"]["dat"][:, :1])))
-    with pytest.raises(DataError, match="holds uint8 values of 60 x 1 x 96 x 96, and uint8 of any x 2 x 96 x 96 are expected"):
+    with pytest.raises(DataError, match=r"has shape \(60, 1, 96, 96\), not \(60, 2, 96, 96\)"):
         SmallNORB().read(tmp_path)
 
 

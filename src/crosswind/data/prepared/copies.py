@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import CrosswindError, DataError
 from crosswind.core.types import canonical, digest, digest_arrays
-from crosswind.data.archives.npz import Expected, keys_of, read_arrays
+from crosswind.data.archives.arrays import Expected, keys_of, read_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared.pixels import OFFSETS, STORES, array_reader, jpeg_reader, pixels_file

@@ -45,6 +45,12 @@ def gathered(source: PreparedSource, root: str | None, given: str | None, on_pro
             raise DataError(f"cannot make the folder {folder}: {error.strerror}") from None
         for item in missing:
             fetch(item, folder, None if on_progress is None else _told(on_progress, f"fetching {item.name}"))
+    if source.originals():
+        from crosswind.data.archives.fetch import verified
+
+        for item in source.originals():
+            if (folder / item.name).is_file():
+                verified(item, folder / item.name)  # hashed once, before anything is read
     for place in source.places(folder):
         if place.exists() and not (place.is_file() or place.is_dir()):  # a pipe would be waited for
             raise DataError(f"{place} is neither a file nor a folder")

@@ -7,19 +7,15 @@ whose results do not depend on the batch: a row has the same bits alone and amon
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
 from crosswind.core.types import digest
-
-__all__ = ["Archive", "drawn_covers"]
+from crosswind.data.archives.arrays import Expected, npz_rows, sums_of
 
 Floats = NDArray[np.float32]
 
@@ -30,7 +26,6 @@ ORIENTATIONS = 40
 
 SHAPE = (737_280, 64, 64)
 CLASSES = (1, 3, 6, 40, 32, 32)
-CHUNK = 4096
 
 
 def drawn_covers(
@@ -137,19 +132,10 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._bits: NDArray[np.uint8] | None = None
-        with self._opened() as archive:
-            sums = {}
-            for key, shape in (("imgs", SHAPE), ("latents_classes", (SHAPE[0], len(CLASSES)))):
-                try:
-                    sums[key] = archive.getinfo(f"{key}.npy").CRC
-                except KeyError:
-                    held = ", ".join(sorted(name.removesuffix(".npy") for name in archive.namelist())) or "nothing"
-                    raise DataError(f"{path} is not the dSprites archive: it has no {key!r} but {held}") from None
-                with self._part(archive, key) as part:
-                    found, _ = self._header(part, key)
-                if found != shape:
-                    raise DataError(f"{path} is not the whole dSprites archive: {key!r} has shape {found}, not {shape}")
-        self.fingerprint = digest(sums)
+        self._latents = npz_rows(path, "latents_classes", Expected("integers", (SHAPE[0], len(CLASSES))))
+        self._pictures = npz_rows(path, "imgs", Expected("uint8", SHAPE))
+        sums = sums_of(path)
+        self.fingerprint = digest({key: sums[key] for key in ("imgs", "latents_classes")})
 
     def covers(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The pictures of rows: uint8 [n, 64, 64], 0 or 255."""
@@ -163,68 +149,19 @@ class Archive:
         free = _free_memory()
         if free is not None and free < needed:
             raise DataError(f"{self.path} needs {needed >> 20} MB of memory to be read and {free >> 20} MB are free")
-        with self._opened() as archive:
-            with self._part(archive, "latents_classes") as part:
-                self._check_latents(part)
-            bits = np.empty((SHAPE[0], pixels // 8), dtype=np.uint8)
-            with self._part(archive, "imgs") as part:
-                self._header(part, "imgs")
-                for start in range(0, SHAPE[0], CHUNK):
-                    stop = min(SHAPE[0], start + CHUNK)
-                    block = np.frombuffer(self._bytes(part, (stop - start) * pixels, "imgs"), dtype=np.uint8)
-                    if block.max() > 1:
-                        raise DataError(f"{self.path} is not the dSprites archive: pixels of 'imgs' are not all 0 or 1")
-                    bits[start:stop] = np.packbits(block.reshape(-1, pixels), axis=1)
-        return bits
-
-    def _check_latents(self, part: IO[bytes]) -> None:
-        _, kind = self._header(part, "latents_classes")
-        width = len(CLASSES)
-        for start in range(0, SHAPE[0], 1 << 16):
-            stop = min(SHAPE[0], start + (1 << 16))
-            read = self._bytes(part, (stop - start) * width * kind.itemsize, "latents_classes")
-            found = np.frombuffer(read, dtype=kind).reshape(-1, width)
-            if not np.array_equal(found, np.stack(np.unravel_index(np.arange(start, stop), CLASSES), axis=1)):
+        start = 0
+        for block in self._latents.blocks():
+            rows = np.arange(start, start + len(block))
+            if not np.array_equal(block, np.stack(np.unravel_index(rows, CLASSES), axis=1)):
                 raise DataError(f"{self.path} is not the dSprites archive: 'latents_classes' is not the full grid in its order")
-
-    def _header(self, part: IO[bytes], key: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Shape and type of an array whose bytes follow; objects, which only unpickling could read, are refused."""
-        readers: dict[tuple[int, int], Callable[[IO[bytes]], Any]] = {
-            (1, 0): npy.read_array_header_1_0,
-            (2, 0): npy.read_array_header_2_0,
-        }
-        try:
-            shape, by_column, kind = readers[npy.read_magic(part)](part)
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
-            raise DataError(f"{self.path}: {key!r} is not a NumPy array: {error}") from None
-        wanted = np.dtype(np.uint8) if key == "imgs" else None
-        if kind.kind not in "iu" or by_column or (wanted is not None and kind != wanted):
-            order = " in column order" if by_column else ""
-            raise DataError(f"{self.path} is not the dSprites archive: {key!r} holds {kind}{order}")
-        return tuple(shape), kind
-
-    def _bytes(self, part: IO[bytes], count: int, key: str) -> bytes:
-        try:
-            read = part.read(count)
-        except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
-            raise DataError(f"{self.path} is damaged: {key!r} cannot be unpacked: {error}") from None
-        except Exception as error:  # zlib.error is no OSError
-            raise DataError(f"{self.path} is damaged: {key!r} cannot be unpacked: {error}") from None
-        if len(read) < count:
-            raise DataError(f"{self.path} is cut short inside {key!r}")
-        return read
-
-    def _opened(self) -> zipfile.ZipFile:
-        try:
-            return zipfile.ZipFile(self.path)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise DataError(f"{self.path} is not an npz archive: {error}") from None
-
-    def _part(self, archive: zipfile.ZipFile, key: str) -> IO[bytes]:
-        try:
-            return archive.open(f"{key}.npy")
-        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-            raise DataError(f"{self.path} is damaged: {key!r} cannot be opened: {error}") from None
+            start += len(block)
+        bits, start = np.empty((SHAPE[0], pixels // 8), dtype=np.uint8), 0
+        for block in self._pictures.blocks():
+            if block.max() > 1:
+                raise DataError(f"{self.path} is not the dSprites archive: pixels of 'imgs' are not all 0 or 1")
+            bits[start : start + len(block)] = np.packbits(block.reshape(-1, pixels), axis=1)
+            start += len(block)
+        return bits
 
 
 def _free_memory() -> int | None:

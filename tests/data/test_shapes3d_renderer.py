@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from crosswind.core.types import digest_arrays
-from crosswind.data import rooms
-from crosswind.data.rooms import FLOOR, HIGH, LOW, OBJECT, ORIENTATIONS, SCALES, SHAPES, WALLS, drawn_rooms, hue_colors
+from crosswind.data import shapes3d_renderer as rooms
+from crosswind.data.shapes3d_renderer import FLOOR, HIGH, LOW, OBJECT, ORIENTATIONS, SCALES, SHAPES, WALLS, drawn_rooms, hue_colors
 
 
 def number(shape: int, scale: int, orientation: int) -> int:

@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ORIENTATIONS", "SCALES", "SHAPES", "drawn_rooms", "hue_colors"]
-
 Floats = NDArray[np.float64]
 Point = tuple[float, float, float]
 Vectors = tuple[Floats, Floats, Floats]
