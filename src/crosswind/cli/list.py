@@ -124,8 +124,7 @@ def _rows(room: str, root: str | None = None) -> list[dict[str, object]]:
 
         return [method_row(item) for item in listed_methods()]
     if room == "sources":
-        from crosswind.data.prepared.places import root_folder
-        from crosswind.data.prepared.ready import readiness
+        from crosswind.data.prepared.paths import readiness, root_folder
 
         known = listing(room)
         states = readiness(known, root_folder(root))

@@ -82,7 +82,7 @@ def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
     from crosswind.core.errors import InputError
     from crosswind.core.knobs import resolve
     from crosswind.core.registry import facts, listing, load
-    from crosswind.data.prepared.ready import is_prepared
+    from crosswind.data.prepared.paths import is_prepared
     from crosswind.studies.reading import apply_settings
 
     known = facts("sources", name, "NAME")
@@ -144,7 +144,7 @@ class _Display:
     def show(self, stage: str, done: int, total: int) -> None:
         """`done` of `total` rows, or bytes where the stage fetches."""
         of_bytes = stage.startswith("fetching")
-        words = f"{bytes_text(done)} of {bytes_text(total)}" if of_bytes else f"{done:,} of {total:,} rows"
+        words = f"{bytes_text(done)} of {bytes_text(total)}" if of_bytes else f"{done:,} of {total:,} rows" if total else "..."
         if self.bar is not None:
             if stage != self.stage:
                 self.stage = stage

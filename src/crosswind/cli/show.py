@@ -104,8 +104,7 @@ def _draw_sheet(
 
 
 def _print_card(known: Facts) -> None:
-    from crosswind.data.prepared.places import root_folder
-    from crosswind.data.prepared.ready import is_prepared, readiness
+    from crosswind.data.prepared.paths import is_prepared, readiness, root_folder
 
     card = known.card
     assert card is not None
