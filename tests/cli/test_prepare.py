@@ -103,7 +103,7 @@ def test_an_interrupt_says_that_what_is_done_is_kept(tmp_path: Path, capsys: Any
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("crosswind.data.prepared.making.prepare", interrupted)
+    monkeypatch.setattr("crosswind.data.prepared.build.prepare", interrupted)
     assert _status(["prepare", "toy", "--root", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip() == "interrupted; what is done is kept, the same command goes on"
 

@@ -68,7 +68,7 @@ def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_pa
     before = open_regions()
     with Pool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
         events = finished(pool, tmp_path, *[{"rows": rows} for rows in (3000, 3000, 1500, 3000)])
-        assert pool._pixels is not None and pool._pixels.used() == 3000 * (16 * 16 * 3 + 8)
+        assert pool._pixels is not None and 3000 * 768 < pool._pixels.used() < 3000 * 768 + (1 << 16)
     expected = [digest_arrays({"pixels": counted.picture(np.arange(rows))}) for rows in (3000, 3000, 1500, 3000)]
     assert [event.result["cost"]["digest"] for event in events] == expected
     assert all(event.result["cost"]["held"] for event in events)
@@ -87,9 +87,9 @@ def test_a_worker_that_dies_while_it_draws_costs_no_bit(counted: ModuleType, tmp
 
 
 def test_the_bound_is_that_of_all_workers(counted: ModuleType, tmp_path: Path) -> None:
-    with Pool("tests.studies.counted:execute", 2, [counted.MODULE], memory=1000 * (16 * 16 * 3 + 8)) as pool:
+    with Pool("tests.studies.counted:execute", 2, [counted.MODULE], memory=1000 * 768) as pool:
         events = finished(pool, tmp_path, {"rows": 1800}, {"rows": 1800})
-        assert pool._pixels is not None and pool._pixels.used() == pool._pixels.bound
+        assert pool._pixels is not None and 990 * 768 < pool._pixels.used() < 1000 * 768 + 4096
     assert not any(event.result["cost"]["held"] for event in events)
     expected = digest_arrays({"pixels": counted.picture(np.arange(1800))})
     assert [event.result["cost"]["digest"] for event in events] == [expected] * 2

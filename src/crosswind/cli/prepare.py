@@ -80,7 +80,7 @@ def prepare_command(
 def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
     from crosswind.core.knobs import resolve
     from crosswind.core.registry import facts, listing, load
-    from crosswind.data.prepared.ready import is_prepared
+    from crosswind.data.prepared.paths import is_prepared
     from crosswind.studies.reading import apply_settings
 
     known = facts("sources", name, "NAME")

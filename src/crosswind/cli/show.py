@@ -119,8 +119,7 @@ def _run(word: str) -> Card:
 
 
 def _source_card(known: Facts) -> list[str]:
-    from crosswind.data.prepared.places import root_folder
-    from crosswind.data.prepared.ready import is_prepared, readiness
+    from crosswind.data.prepared.paths import is_prepared, readiness, root_folder
 
     card = known.card
     assert card is not None

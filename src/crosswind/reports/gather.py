@@ -80,7 +80,7 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         entry, runs = store.study(study), store.runs(study)
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
-        results = arrange(store.results(study, groups=False, runs=shown_runs))
+        results = arrange(store.results(study, without=("groups",), runs=shown_runs))
         read = read_draws(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study))
         about = (entry["given"], entry["resolved"], entry["created"])
         return StudyRecord(store.name, study, *about, results, runs, store.versions(study), *read)

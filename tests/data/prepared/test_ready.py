@@ -11,7 +11,7 @@ from tests.data.prepared.toys import Toy, write_originals
 
 from crosswind.core.registry import facts, listing
 from crosswind.data.prepared import prepare
-from crosswind.data.prepared.ready import readiness
+from crosswind.data.prepared.paths import readiness
 
 
 def said(root: Path) -> dict[str, str]:

@@ -13,8 +13,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from crosswind.core.errors import DataError
-from crosswind.data import parquet
-from crosswind.data.parquet import read_parquet
+from crosswind.data import tabular
+from crosswind.data.tabular import _parquet_rows
 
 # 24 rows of five columns, one byte changed: a run of 2^61 missing values, at which polars 1.44 aborts.
 ABORTS = (
@@ -44,7 +44,7 @@ def test_rows_come_whole(tmp_path: Path) -> None:
     )
     place = tmp_path / "a[1]*.parquet"  # a pattern only to polars' own reader
     rows.write_parquet(place)
-    assert_frame_equal(read_parquet(place, "it"), rows)
+    assert_frame_equal(_parquet_rows(place, "it"), rows)
 
 
 def test_a_file_at_which_the_reader_aborts_is_one_sentence(tmp_path: Path) -> None:
@@ -56,16 +56,16 @@ def test_a_file_at_which_the_reader_aborts_is_one_sentence(tmp_path: Path) -> No
     if done.returncode == 0:
         pytest.skip("this polars reads the file")
     with pytest.raises(DataError, match=r"^it cannot be read as a PARQUET table: (it is damaged, or takes|parquet: )"):
-        read_parquet(place, "it")
+        _parquet_rows(place, "it")
 
 
 def test_a_reader_that_dies_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     polars.DataFrame({"y": [1]}).write_parquet(tmp_path / "rows.parquet")
-    monkeypatch.setattr(parquet, "_CHILD", "import os; os.abort()")
+    monkeypatch.setattr(tabular, "_CHILD", "import os; os.abort()")
     with pytest.raises(
         DataError, match="^it cannot be read as a PARQUET table: it is damaged, or takes more than 8 GiB of memory$"
     ):
-        read_parquet(tmp_path / "rows.parquet", "it")
+        _parquet_rows(tmp_path / "rows.parquet", "it")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its data limit")
@@ -73,14 +73,14 @@ def test_a_small_file_of_many_rows_takes_no_more_memory_than_allowed(tmp_path: P
     place = tmp_path / "rows.parquet"
     polars.DataFrame({"y": polars.zeros(10_000_000, dtype=polars.Int64, eager=True)}).write_parquet(place)
     assert place.stat().st_size < 2_000_000
-    monkeypatch.setattr(parquet, "MOST_ROWS", 9_999_999)
+    monkeypatch.setattr(tabular, "MOST_ROWS", 9_999_999)
     with pytest.raises(DataError, match="it holds 10,000,000 rows, more than 9,999,999$"):
-        read_parquet(place, "it")
-    monkeypatch.setattr(parquet, "MOST_BYTES", 60 << 20)
+        _parquet_rows(place, "it")
+    monkeypatch.setattr(tabular, "MOST_MEMORY", 60 << 20)
     with pytest.raises(DataError, match="it is damaged, or takes more than"):
-        read_parquet(place, "it")
+        _parquet_rows(place, "it")
 
 
 def test_no_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read_parquet(tmp_path / "none.parquet", "it")
+        _parquet_rows(tmp_path / "none.parquet", "it")
