@@ -18,7 +18,7 @@ from tests.transforms.corruptions.oracle import batch, numbers, photographs, pix
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import hash64
-from crosswind.transforms.corruptions.ice import bank, procedural_ice
+from crosswind.transforms.corruptions.frost_textures import procedural_ice, textures
 from crosswind.transforms.corruptions.weather import plasma
 from crosswind.transforms.draws import _quantiles, bits16, uniforms
 
@@ -144,7 +144,7 @@ def test_procedural_ice_is_like_the_photographs_and_said_to_be_made() -> None:
 
 
 def test_small_pictures_are_enlarged_and_large_images_served() -> None:
-    (first, *_) = bank(None, 5, 32, 90)
+    (first, *_) = textures(None, 5, 32, 90)
     assert first.shape == (3, 90, 90)
     x = torch.zeros(1, 3, 400, 30, dtype=torch.uint8)
     assert load("transforms", "frost")(3)(x, KEYS[:1]).shape == x.shape

@@ -21,11 +21,9 @@ from tests.transforms.text.test_draws import even
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.registry import facts, load
-from crosswind.transforms.text.base import edits
-from crosswind.transforms.text.draws import copy_keys
+from crosswind.transforms.text.draws import copy_keys, edits
 from crosswind.transforms.text.eda import EDA, OPERATIONS, eda
-from crosswind.transforms.text.stopwords import is_stop_word
-from crosswind.transforms.text.synonyms import Bundled
+from crosswind.transforms.text.synonyms import Bundled, is_stop_word
 
 DATA = Path(os.environ.get("CROSSWIND_TEST_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 SENTENCES = (

@@ -14,8 +14,7 @@ from tests.transforms.text.test_draws import even
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts, load
-from crosswind.transforms.text.base import edits
-from crosswind.transforms.text.draws import copy_keys
+from crosswind.transforms.text.draws import copy_keys, edits
 from crosswind.transforms.text.replacement import RandomReplacement, random_replacement
 
 WORDS = tuple(f"w{number}" for number in range(50))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,11 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.registry import register
-from crosswind.transforms.corruptions.base import Corruption
-from crosswind.transforms.corruptions.compression import through_jpeg
-from crosswind.transforms.layout import on_device
-
-__all__ = ["Brightness", "Contrast", "Jpeg", "Pixelate", "Saturate"]
+from crosswind.transforms.corruptions.base import Corruption, through_jpeg
+from crosswind.transforms.layout import on_device, parts
 
 BRIGHTER = ((0.1, 0.2, 0.3, 0.4, 0.5), (0.05, 0.1, 0.15, 0.2, 0.3))
 LEFT = ((0.4, 0.3, 0.2, 0.1, 0.05), (0.75, 0.5, 0.4, 0.3, 0.15))
@@ -28,7 +24,6 @@ QUALITY = ((25, 18, 15, 10, 7), (80, 65, 58, 50, 40))
 SCALE = ((0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65))
 
 BITS = 22  # below a grey level in fixed point: 255 levels take 8 bits, one is left for the sign
-CHUNK = 400_000  # values at a time: the integers of a chunk stay in the cache
 
 
 @register("brightness", kind="transform")
@@ -44,13 +39,12 @@ class Brightness(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        factor = on_device(_brightness_table(self.constant(*BRIGHTER, x)), x.device)
-        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part in _parts(x):
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        factor = on_device(_brightness_table(self.constant(BRIGHTER, x)), x.device)
+        out = torch.empty_like(x)
+        for part in parts(x):
             pixels = x[part].to(torch.int32)
             # Where all channels are 0 each counts as 1, so that black has a factor too.
             value = pixels.amax(1, keepdim=True) if pixels.shape[1] == 3 else pixels.clone()
@@ -71,16 +65,15 @@ class Contrast(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        left = self.constant(*LEFT, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        left = self.constant(LEFT, x)
         size = x.shape[2] * x.shape[3]
         # Sums of whole numbers are exact in any order, as long as they stay below 2 to the 24th in float32.
         kind = torch.float32 if size * 255 < 1 << 24 else torch.float64
-        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part in _parts(x):
+        out = torch.empty_like(x)
+        for part in parts(x):
             pixels = x[part].to(kind)
             kept = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).to(kind)
             out[part] = pixels.mul_(left).add_(kept)
@@ -99,16 +92,15 @@ class Saturate(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         if x.shape[1] == 1:
             return x.clone()
-        factor, added = self.constant(*SATURATION, x)
+        factor, added = self.constant(SATURATION, x)
         table = on_device(_saturation_table(factor, added), x.device)
-        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part in _parts(x):
+        out = torch.empty_like(x)
+        for part in parts(x):
             pixels = x[part].to(torch.int32)
             low, high = pixels.amin(1, keepdim=True), pixels.amax(1, keepdim=True)
             grown = table.index_select(0, low.add_(high, alpha=256).view(-1)).view_as(high)
@@ -132,14 +124,13 @@ class Pixelate(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        scale = self.constant(*SCALE, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        scale = self.constant(SCALE, x)
         size = (x.shape[2], x.shape[3])
         smaller = (max(1, int(size[0] * scale)), max(1, int(size[1] * scale)))
-        return torch.cat([_resized(_resized(x[part], smaller), size) for part in _parts(x)])
+        return torch.cat([_resized(_resized(x[part], smaller), size) for part in parts(x)])
 
 
 @register("jpeg", kind="transform")
@@ -152,16 +143,10 @@ class Jpeg(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        return through_jpeg(x, self.constant(*QUALITY, x))
-
-
-def _parts(x: Tensor) -> list[slice]:
-    step = max(1, CHUNK // x[0].numel())
-    return [slice(start, start + step) for start in range(0, len(x), step)]
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        return through_jpeg(x, self.constant(QUALITY, x))
 
 
 @cache

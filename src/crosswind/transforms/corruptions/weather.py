@@ -15,13 +15,11 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.base import Corruption
-from crosswind.transforms.corruptions.fields import ONE, stretched
-from crosswind.transforms.corruptions.ice import bank, picture_files
+from crosswind.transforms.corruptions.filters import ONE, stretched
+from crosswind.transforms.corruptions.frost_textures import image_files, textures
 from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
 from crosswind.transforms.draws import bits16, normal_quantiles, uniforms
-from crosswind.transforms.layout import on_device
-
-__all__ = ["Fog", "Frost", "Snow", "plasma"]
+from crosswind.transforms.layout import on_device, parts
 
 # How much fog, and by what its roughness falls from one scale to the next.
 FOG = (((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)), ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)))
@@ -44,7 +42,6 @@ SNOW = (
         (0.3, 0.3, 1.25, 0.65, 14, 12.0, 16),
     ),
 )
-CHUNK = 200_000  # pixels at a time: the numbers of a chunk stay in the cache
 
 
 @register("fog", kind="transform")
@@ -60,18 +57,15 @@ class Fog(Corruption):
     Fournier, Fussell and Carpenter, Computer rendering of stochastic models, CACM 1982 (midpoint displacement).
     """
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        n, _, height, width = x.shape
-        amount, decay = self.constant(*FOG, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        height, width = x.shape[2:]
+        amount, decay = self.constant(FOG, x)
         side = 1 << (max(height, width) - 1).bit_length()
         top = x.amax((1, 2, 3), keepdim=True).double()
         # A grey level and a constant for each image: numbers of an image come from that image alone.
         kept = (top / (top + 255 * amount)).float()
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (side * side))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
+        out = torch.empty_like(x)
+        for part in parts(x):
             fog = plasma(uniforms(keys[part], side * side - 1, x.device), side, decay)[:, None, :height, :width]
             # One operation at a time, each of them rounded: a fused one would round otherwise at the end of a vector register.
             fog = fog.mul(255 * amount)
@@ -131,38 +125,29 @@ class Frost(Corruption):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pictures is not None:
-            picture_files(self.pictures, f"{self.title}.pictures")
+            image_files(self.pictures, f"{self.title}.pictures")
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         n, channels, height, width = x.shape
-        image, ice = self.constant(*FROST, x)
-        every = self.constant((1,) * 5, (5,) * 5, x)
-        files = None if self.pictures is None else picture_files(self.pictures, f"{self.title}.pictures")
-        sheets = bank(files, every, height, width)
-        draws = bits16(hash64(keys, 1), 3).numpy()
+        image, ice = self.constant(FROST, x)
+        files = None if self.pictures is None else image_files(self.pictures, f"{self.title}.pictures")
+        sheets = textures(files, 5 if self._is_small(x) else 1, height, width)
         pieces = torch.empty(n, 3, height, width, dtype=torch.uint8)
-        for i, (which, top, left) in enumerate(draws.tolist()):
+        for piece, (which, down, right) in zip(pieces, bits16(hash64(keys, 1), 3).tolist(), strict=True):
             sheet = sheets[which * len(sheets) >> 16]
-            top, left = (
-                draw * (room - side + 1) >> 16
-                for draw, room, side in zip((top, left), sheet.shape[1:], (height, width), strict=True)
-            )
-            pieces[i] = sheet[:, top : top + height, left : left + width]
+            top, left = down * (sheet.shape[1] - height + 1) >> 16, right * (sheet.shape[2] - width + 1) >> 16
+            piece[:] = sheet[:, top : top + height, left : left + width]
         pieces = on_device(pieces, x.device)
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (height * width))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
-            piece = pieces[part].to(torch.int32)
+        out = torch.empty_like(x)
+        for part in parts(x):
+            added, total = pieces[part].to(torch.int32), x[part].to(torch.int32)
             if channels == 1:
                 # The original's grey, in ten thousandths.
-                grey = piece[:, :1] * 2989 + piece[:, 1:2] * 5870 + piece[:, 2:] * 1140
-                total = x[part].to(torch.int32).mul_(image * 10000).add_(grey, alpha=ice)
-                out[part] = total.div_(200000, rounding_mode="floor").clamp_(max=255)
-                continue
-            total = x[part].to(torch.int32).mul_(image).add_(piece, alpha=ice).clamp_(max=255 * 20)
-            out[part] = total.mul_(52429).bitwise_right_shift_(20)  # a twentieth, exact below 43,690
+                grey = added[:, :1] * 2989 + added[:, 1:2] * 5870 + added[:, 2:] * 1140
+                out[part] = total.mul_(image * 10000).add_(grey, alpha=ice).div_(200000, rounding_mode="floor").clamp_(max=255)
+            else:
+                total.mul_(image).add_(added, alpha=ice).clamp_(max=255 * 20)
+                out[part] = total.mul_(52429).bitwise_right_shift_(20)  # a twentieth, exact below 43,690
         return out
 
 
@@ -183,16 +168,13 @@ class Snow(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         n, channels, height, width = x.shape
-        *_, radius, spread, share = self.constant(*SNOW, x)
+        *_, radius, spread, share = self.constant(SNOW, x)
         angles = -135 + 90 * (bits16(hash64(keys, 1), 1).numpy()[:, 0] + 0.5) / 65536
         paths, weights = motion_paths(angles, radius), motion_weights(radius, spread)
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (height * width))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
+        out = torch.empty_like(x)
+        for part in parts(x):
             flakes = self._flakes(x[part], keys[part])
             flakes = smear(flakes[:, None], paths[part], weights, rounded=True).to(torch.int32)
             flakes += flakes.flip(2, 3)
@@ -212,7 +194,7 @@ class Snow(Corruption):
     def _flakes(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """The flakes before they are smeared: uint8 [n, h, w]."""
         n, _, height, width = x.shape
-        mean, sd, zoom, threshold, *_ = self.constant(*SNOW, x)
+        mean, sd, zoom, threshold, *_ = self.constant(SNOW, x)
         rows, columns = math.ceil(height / zoom), math.ceil(width / zoom)
         # In 1/256 of a grey level: with the weights below 2 to the 53rd.
         normal = on_device(normal_quantiles(sd * 255 * 256), x.device)
