@@ -27,11 +27,12 @@ def test_blends_are_pillows_to_the_level(name: str, channels: int) -> None:
     for x in (
         pictures(channels)[[i % 32 for i in range(len(factors))]],
         pictures(channels)[[31 - i % 32 for i in range(len(factors))]],
+        pictures(channels, 2, 5)[[i % 32 for i in range(len(factors))]],
     ):
         found = getattr(photometry, name)(x, factors)
         for i, factor in enumerate(factors.tolist()):
             assert torch.equal(found[i], tensor(BLENDS[name](image(x[i]), factor))), (i, factor)
-        assert channels == 1 or float((found != x).double().mean()) > 0.3
+        assert channels == 1 or x.shape[2] < 3 or float((found != x).double().mean()) > 0.3
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -50,20 +51,7 @@ def test_operations_on_levels_are_pillows_to_the_level(channels: int) -> None:
         (photometry.equalize, theirs.equalize),
         (photometry.invert, theirs.invert),
     ):
-        for batch in (x, pictures(channels, 64, 64), pictures(channels, 3, 5)):
+        for batch in (x, pictures(channels, 64, 64), pictures(channels, 3, 5), pictures(channels, 1, 7)):
             found = ours(batch)
             for i in range(len(batch)):
                 assert torch.equal(found[i], tensor(other(image(batch[i])))), (ours, i)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (2, 5), (3, 3), (1, 7)])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_the_smallest_pictures(channels: int, shape: tuple[int, int]) -> None:
-    x = torch.randint(0, 256, (3, channels, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    for name in BLENDS:
-        found = getattr(photometry, name)(x, torch.full((3,), 0.4))
-        for i in range(3):
-            assert torch.equal(found[i], tensor(BLENDS[name](image(x[i]), 0.4)))
-    for i in range(3):
-        assert torch.equal(photometry.equalize(x)[i], tensor(theirs.equalize(image(x[i]))))
-        assert torch.equal(photometry.autocontrast(x)[i], tensor(theirs.autocontrast(image(x[i]))))

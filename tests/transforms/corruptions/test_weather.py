@@ -81,12 +81,6 @@ def test_fog_of_the_small_table_by_its_formula() -> None:
     assert np.abs(off).max() <= 1 and (off != 0).mean() < 0.01
 
 
-def test_fog_is_distributed_as_the_packages() -> None:
-    images = np.repeat(photographs(1, 64, 64), 64, 0)
-    np.random.seed(0)  # noqa: NPY002  (the package's only source of randomness)
-    alike(pixels(load("transforms", "fog")(3)(batch(images), KEYS)), theirs("fog", images, 3), mean=6, ratio=1.3)
-
-
 @pytest.mark.parametrize("severity", [1, 5])
 @pytest.mark.parametrize(("table", "image", "ice"), [("imagenet", (1, 0.6), (0.4, 0.75)), ("cifar", (1, 0.75), (0.2, 0.45))])
 def test_frost_is_a_weighted_sum_with_a_piece_of_ice(

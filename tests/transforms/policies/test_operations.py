@@ -133,9 +133,3 @@ def test_bilinear_resampling_is_pillows_in_floats_within_a_level(operation: str)
         off = (found[i].int() - one_by_one(x, chains, i, BILINEAR).int()).abs()
         assert float((off > 1).double().mean()) < 0.01, magnitudes[i]
         assert float((off > 0).double().mean()) < 0.12, magnitudes[i]  # shears of fifths have many halves
-
-
-def test_a_chain_of_identities_is_a_copy() -> None:
-    x = pictures()
-    found = carried_out(x, Chains(np.zeros((32, 2), dtype=np.int64), np.zeros((32, 2))))
-    assert torch.equal(found, x) and found.data_ptr() != x.data_ptr()

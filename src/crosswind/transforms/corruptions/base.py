@@ -51,6 +51,12 @@ class Corruption(Transform):
         return min(x.shape[2:]) < SMALL_BELOW if self.constants == "auto" else self.constants == "cifar"
 
 
+class FixedCorruption(Corruption):
+    """A corruption that draws nothing."""
+
+    random = False
+
+
 def through_jpeg(x: Tensor, quality: int) -> Tensor:
     """Images uint8 [n, c, h, w] as they come out of JPEG files of this `quality` (1 to 95; Pillow, 4:2:0), one by one."""
     from PIL import Image

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.registry import register
-from crosswind.transforms.corruptions.base import Corruption
+from crosswind.transforms.corruptions.base import FixedCorruption
 from crosswind.transforms.corruptions.filters import CORRELATE_BITS, correlate, gaussian_smooth, in_steps
 
 GAUSSIAN = ((1.0, 2.0, 3.0, 4.0, 6.0), (0.4, 0.6, 0.7, 0.8, 1.0))
@@ -33,7 +33,7 @@ ZOOM_COLUMNS = 48  # planes at a time
 
 @register("gaussian-blur", kind="transform")
 @dataclass(frozen=True)
-class GaussianBlur(Corruption):
+class GaussianBlur(FixedCorruption):
     """Smoothed by a normal density whose standard deviation in pixels is 1, 2, 3, 4 or 6 at severity 1 to 5, edges continued.
 
     0.4, 0.6, 0.7, 0.8 or 1 with `constants` cifar. Nothing is random. Values are cut to whole grey levels downwards. A constant
@@ -41,15 +41,13 @@ class GaussianBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random = False
-
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         return gaussian_smooth(x, self.constant(GAUSSIAN, x))
 
 
 @register("defocus-blur", kind="transform")
 @dataclass(frozen=True)
-class DefocusBlur(Corruption):
+class DefocusBlur(FixedCorruption):
     """Out of focus: every point becomes a disk of radius 3, 4, 6, 8 or 10 pixels at severity 1 to 5, edges mirrored.
 
     The disk's rim is smoothed by a standard deviation of 0.1, then 0.5. With `constants` cifar the radii are 0.3, 0.4, 0.5, 1, 1.5,
@@ -58,15 +56,13 @@ class DefocusBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random = False
-
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         return correlate(x, disk(*self.constant(DEFOCUS, x)))
 
 
 @register("zoom-blur", kind="transform")
 @dataclass(frozen=True)
-class ZoomBlur(Corruption):
+class ZoomBlur(FixedCorruption):
     """Zoomed while the shutter was open: the mean of the image and its enlargements by a row of factors from 1.
 
     The factors go up to 1.11, 1.15, 1.2, 1.24 or 1.3 at severity 1 to 5 by 0.01, 0.01, 0.02, 0.02, 0.03; with `constants` cifar up
@@ -75,8 +71,6 @@ class ZoomBlur(Corruption):
     downwards.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
-
-    random = False
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         # Every output is a weighted sum of few inputs, the same for all images: one sparse matrix; exact, see `filters`.

@@ -31,13 +31,12 @@ PLACE_BITS = 8  # below a pixel
 class Elastic(Corruption):
     """A random affine map, then a random displacement that is smoothed by a normal density: two bilinear resamplings.
 
-    With the image's shorter side as the unit, the displacement is a uniform number in [-1, 1] at every pixel, smoothed with a
-    standard deviation of 0.7, 0.08, 0.01, 0.01 or 0.01, times 2, 2, 0.05, 0.07 or 0.12, and three points of the affine map move
-    by a uniform number of up to 0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224,
-    as in the original); for cifar the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03,
-    0.1, 0.03) in this order. Beyond the edges the image is mirrored. An image with a side under three pixels stays as it is.
-    Whole numbers throughout: places to 1/256 of a pixel, values between the resamplings to 1/8 of a grey level; the result is cut
-    to whole grey levels downwards, as in ImageNet-C.
+    The unit is the image's shorter side. The displacement of a pixel is uniform in [-1, 1], smoothed with a standard deviation of
+    0.7, 0.08, 0.01, 0.01 or 0.01, times 2, 2, 0.05, 0.07 or 0.12. Three points of the affine map move by a uniform number of up to
+    0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224, as in the original). For cifar
+    the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03, 0.1, 0.03). Beyond the edges the
+    image is mirrored; one with a side under three pixels stays as it is. Places are whole numbers of 1/256 pixel, values between
+    the resamplings of 1/8 of a grey level; the result is cut to whole levels downwards.
     Deviations: in images that are not square the original mixes up the two coordinates of the affine map's centre; here it is the
     middle. The PyPI package imagecorruptions leaves the affine map out and has other constants.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019;

@@ -35,8 +35,8 @@ class GlassBlur(Corruption):
 
     The smoothing has a standard deviation of 0.7, 0.9, 1, 1.1 or 1.5 pixels at severity 1 to 5, a pixel shows one up to 1, 2, 2, 3
     or 4 away, in 2, 1, 3, 2 or 2 passes; with `constants` cifar 0.05, 0.25, 0.4, 0.25, 0.4 pixels, 1 away, 1, 1, 1, 2, 2 passes.
-    Pixels are copied, not swapped, as the original's code does whatever it says (`glass_map`). Which one shows which comes
-    from one of 256 maps of a size and severity, chosen by the sample's key. Values are cut to whole grey levels downwards, twice.
+    Pixels are copied, not swapped, as in the original (`glass_map`), by one of 256 maps of a size and severity, which the sample's
+    key chooses. Values are cut to whole grey levels downwards, twice.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
@@ -62,9 +62,9 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
     """Map `number` of the bank: int64 [height x width], for each pixel the pixel that it shows.
 
     Pass after pass, from the lower right to the upper left, each pixel more than `reach` inside the edges becomes a *copy* of one
-    that lies up to `reach` away: the original says `x[a], x[b] = x[b], x[a]`, which swaps numbers but copies rows of an array (a
-    row is a view, and the first assignment has changed it when the second reads it). A pixel not yet visited in this pass gives
-    what it had before, another what it has become; so each pixel ends a chain of looks, found here by doubling, without a loop.
+    that lies up to `reach` away: the original's `x[a], x[b] = x[b], x[a]` copies, since a row of an array is a view, which the
+    first assignment has changed when the second reads it. A pixel not yet visited in this pass gives what it had before, another
+    what it has become. So each pixel ends a chain of looks, found here by doubling.
     """
     pixels = np.arange(height * width).reshape(height, width)
     shown = pixels.ravel()
@@ -74,8 +74,7 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
         looks = pixels.copy()
         looks[rows, columns] += (moves[..., 0] * width + moves[..., 1])[rows, columns]
         target = looks.ravel()
-        # A later row, or further right in the same row, was visited before in this pass: there the look goes on. Pixels that stay
-        # as they are look at themselves.
+        # A later row, or further right in the same row, was visited before in this pass: there the look goes on.
         ahead = np.where(target > pixels.ravel(), target, pixels.ravel())
         while True:
             further = ahead[ahead]

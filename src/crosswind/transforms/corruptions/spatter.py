@@ -48,14 +48,14 @@ TANGENT = 13573  # of 22.5 degrees, times 2 to the 15th
 class Spatter(Corruption):
     """Turquoise drops of water (severity 1 to 3) or brown spots of mud (4 and 5).
 
-    Normal noise is smoothed, and what lies above a threshold is liquid. Water is added with a relief: the distance from the
-    drops' outlines, sharpened and made even in number, times the liquid, scaled to a largest value. Mud covers the image by the
-    smoothed outline of the liquid, where that is at least 0.8. Mean and sd of the noise, sd of the smoothing, threshold, and
-    water's largest value or the sd of mud's outline are, at severity 1 to 5 (`constants` imagenet): (.65, .3, 4, .69, .6), (.65,
-    .3, 3, .68, .6), (.65, .3, 2, .68, .5), (.65, .3, 1, .65, 1.5), (.67, .4, 1, .65, 1.5); cifar: (.62, .1, .7, .7, .5), (.65,
-    .1, .8, .7, .5), (.65, .3, 1, .69, .5), (.65, .1, .7, .69, .6), (.65, .1, .5, .68, .6). A grey image (1 channel) gets the
-    liquid's luminance. Values are cut to whole grey levels downwards, as in ImageNet-C. Deviation: without any liquid, where the
-    original divides by zero, the image stays as it is; so does one with a side under two pixels.
+    Smoothed normal noise above a threshold is liquid. Water is added with a relief: the distance from its outlines, sharpened and
+    equalised, times the liquid, scaled to a largest value. Mud covers the image by the smoothed outline of the liquid, where
+    that is at least 0.8. Mean and sd of the noise, sd of the smoothing, threshold, and water's largest value or the sd of mud's
+    outline are, at severity 1 to 5 (`constants` imagenet): (.65, .3, 4, .69, .6), (.65, .3, 3, .68, .6), (.65, .3, 2, .68, .5),
+    (.65, .3, 1, .65, 1.5), (.67, .4, 1, .65, 1.5); cifar: (.62, .1, .7, .7, .5), (.65, .1, .8, .7, .5), (.65, .3, 1, .69, .5),
+    (.65, .1, .7, .69, .6), (.65, .1, .5, .68, .6). A grey image (1 channel) gets the liquid's luminance. Values are cut to whole
+    grey levels downwards. Deviation: an image without liquid, where the original divides by zero, or with a side under two pixels
+    stays as it is.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 

@@ -52,7 +52,7 @@ class Fog(Corruption):
     1.5, 2, 2.5, 2.5 or 3 times the fractal, whose roughness falls from scale to scale by the square of 2, 2, 1.7, 1.5 or 1.4 at
     severity 1 to 5 (`constants` imagenet), or 0.2, 0.5, 0.75, 1, 1.5 times and 3, 3, 2.5, 2, 1.75 (cifar). The fractal is square,
     its side the next power of two (the original always took 256 or 32), and its upper left part is used. Values are cut to whole
-    grey levels downwards, as in ImageNet-C.
+    grey levels downwards.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019;
     Fournier, Fussell and Carpenter, Computer rendering of stochastic models, CACM 1982 (midpoint displacement).
     """
@@ -65,7 +65,7 @@ class Fog(Corruption):
         # A grey level and a constant for each image: numbers of an image come from that image alone.
         kept = (top / (top + 255 * amount)).float()
         out = torch.empty_like(x)
-        for part in parts(x):
+        for part in parts(x[:, :1]):
             fog = plasma(uniforms(keys[part], side * side - 1, x.device), side, decay)[:, None, :height, :width]
             # One operation at a time, each of them rounded: a fused one would round otherwise at the end of a vector register.
             fog = fog.mul(255 * amount)
@@ -112,9 +112,9 @@ class Frost(Corruption):
     The image counts 1, 0.8, 0.7, 0.65 or 0.6 and the ice 0.4, 0.6, 0.7, 0.7 or 0.75 at severity 1 to 5 (`constants` imagenet), or
     1, 1, 0.9, 0.85, 0.75 and 0.2, 0.3, 0.4, 0.4, 0.45 (cifar, where of the ice each fifth pixel is taken both ways). Values are
     cut at white and to whole grey levels downwards, as in ImageNet-C.
-    Deviation: procedural ice, not the photographs of ImageNet-C: five pictures of needles, made by rule, whose channels have the
-    means and spreads of those photographs. `pictures` names a folder of your own; with ImageNet-C's six there, leave out frost6,
-    which the original never drew. A picture that is smaller than the images is enlarged.
+    Deviation: procedural ice, not the photographs of ImageNet-C: five pictures of needles, made by rule, whose channels have their
+    means and spreads. `pictures` names a folder of your own (of ImageNet-C's, leave out frost6, which the original never drew). A
+    picture that is smaller than the images is enlarged.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
@@ -139,7 +139,7 @@ class Frost(Corruption):
             piece[:] = sheet[:, top : top + height, left : left + width]
         pieces = on_device(pieces, x.device)
         out = torch.empty_like(x)
-        for part in parts(x):
+        for part in parts(x[:, :1]):
             added, total = pieces[part].to(torch.int32), x[part].to(torch.int32)
             if channels == 1:
                 # The original's grey, in ten thousandths.
@@ -156,15 +156,14 @@ class Frost(Corruption):
 class Snow(Corruption):
     """Flakes that fell along a slanted line, on an image that is whitened a little.
 
-    Normal noise of a mean and standard deviation is magnified, what lies below a threshold is taken away, and the rest is smeared
-    along a line of a random angle, 45 degrees or less from upright. The image is mixed with the brighter of itself and 1.5 times
-    its luminance plus 0.5; the flakes and the flakes turned by 180 degrees are added. Mean, sd, magnification, threshold, radius
-    and sd of the smear, and the image's share are, at severity 1 to 5 (`constants` imagenet): (.1, .3, 3, .5, 10, 4, .8), (.2,
-    .3, 2, .5, 12, 4, .7), (.55, .3, 4, .9, 12, 8, .7), (.55, .3, 4.5, .85, 12, 8, .65), (.55, .3, 2.5, .85, 12, 12, .55); cifar:
-    (.1, .2, 1, .6, 8, 3, .95), (.1, .2, 1, .5, 10, 4, .9), (.15, .3, 1.75, .55, 10, 4, .9), (.25, .3, 2.25, .6, 12, 6, .85), (.3,
-    .3, 1.25, .65, 14, 12, .8). As in the original, flakes are cut to grey levels before they are smeared and rounded after; the
-    result is cut downwards. The PyPI package imagecorruptions does not cut them before, and takes the upper left of the magnified
-    noise, not the middle.
+    Normal noise is magnified, cleared below a threshold, and smeared along a line of a random angle, at most 45 degrees from
+    upright. The image is mixed with the brighter of itself and 1.5 times its luminance plus 0.5; the flakes, and the flakes turned
+    by 180 degrees, are added. Mean, sd, magnification, threshold, radius and sd of the smear, and the image's share are, at
+    severity 1 to 5 (`constants` imagenet): (.1, .3, 3, .5, 10, 4, .8), (.2, .3, 2, .5, 12, 4, .7), (.55, .3, 4, .9, 12, 8, .7),
+    (.55, .3, 4.5, .85, 12, 8, .65), (.55, .3, 2.5, .85, 12, 12, .55); cifar: (.1, .2, 1, .6, 8, 3, .95), (.1, .2, 1, .5, 10, 4,
+    .9), (.15, .3, 1.75, .55, 10, 4, .9), (.25, .3, 2.25, .6, 12, 6, .85), (.3, .3, 1.25, .65, 14, 12, .8). As in the original,
+    flakes are cut to grey levels before they are smeared and rounded after. The PyPI package imagecorruptions does not cut them,
+    and takes the upper left of the magnified noise, not the middle.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
@@ -174,7 +173,7 @@ class Snow(Corruption):
         angles = -135 + 90 * (bits16(hash64(keys, 1), 1).numpy()[:, 0] + 0.5) / 65536
         paths, weights = motion_paths(angles, radius), motion_weights(radius, spread)
         out = torch.empty_like(x)
-        for part in parts(x):
+        for part in parts(x[:, :1]):
             flakes = self._flakes(x[part], keys[part])
             flakes = smear(flakes[:, None], paths[part], weights, rounded=True).to(torch.int32)
             flakes += flakes.flip(2, 3)
