@@ -129,7 +129,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")
     try:
@@ -145,7 +145,7 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
         study, out, ballast = study_in(tmp_path), disk / "out", disk / "ballast"
         left = chance.choice([0, chance.randrange(300_000), chance.randrange(1_200_000)])
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            for _ in range((4 * 2**20 - left) // 1024):
+            for _ in range((8 * 2**20 - left) // 1024):
                 file.write(b"x" * 1024)
         first = crosswind("run", study, "--workers", "2", "--out", out)
         assert first.returncode in (0, 1, 2) and "Traceback" not in first.stderr, first.stderr
@@ -157,7 +157,7 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
             with Store.open(out) as store:
                 reasons = [run["reason"] for run in store.runs("drill") if run["status"] == "failed"]
             assert reasons and all("No space left" in reason or "full" in reason or "I/O" in reason for reason in reasons), reasons
-        if before:  # beside the disk: the page is a quarter of it, and the study needs the room
+        if before:  # beside the disk: the page is an eighth of it, and the study needs the room
             assert crosswind("report", out, "--page", tmp_path / "report.html").returncode == 0
             assert (tmp_path / "report.html").stat().st_size > 100_000
         ballast.unlink()
