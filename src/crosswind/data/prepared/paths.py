@@ -50,6 +50,7 @@ class Preparable(Protocol):
 
     @property
     def root(self) -> str | None: ...  # noqa: D102
+    def originals(self) -> tuple[Original, ...]: ...  # noqa: D102
     def totals(self) -> Mapping[str, int]: ...  # noqa: D102
     def places(self, folder: Path) -> tuple[Path, ...]: ...  # noqa: D102
     def missing(self, folder: Path) -> tuple[Original, ...]: ...  # noqa: D102

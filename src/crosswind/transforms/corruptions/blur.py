@@ -1,4 +1,4 @@
-"""Blurred images: out of focus, behind glass, moved, zoomed, smoothed."""
+"""Blurs that are not random: smoothed, out of focus, zoomed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,38 +13,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.registry import register
-from crosswind.core.seeds import hash64
-from crosswind.transforms.corruptions.base import Corruption
+from crosswind.transforms.corruptions.base import FixedCorruption
 from crosswind.transforms.corruptions.filters import CORRELATE_BITS, correlate, gaussian_smooth, in_steps
-from crosswind.transforms.corruptions.glass import BANK, glass_maps
-from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
-from crosswind.transforms.draws import uniforms
-from crosswind.transforms.layout import laid_out_as, on_device, planes
 
-__all__ = ["DefocusBlur", "GaussianBlur", "GlassBlur", "MotionBlur", "ZoomBlur", "disk", "zoom_line"]
-
-IMAGENET_GAUSSIAN = (1.0, 2.0, 3.0, 4.0, 6.0)
-CIFAR_GAUSSIAN = (0.4, 0.6, 0.7, 0.8, 1.0)
-# sd of the smoothing, reach of a look, passes
-IMAGENET_GLASS = ((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2))
-CIFAR_GLASS = ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2))
+GAUSSIAN = ((1.0, 2.0, 3.0, 4.0, 6.0), (0.4, 0.6, 0.7, 0.8, 1.0))
 # radius of the disk, sd of its smoothing
-IMAGENET_DEFOCUS = ((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5))
-CIFAR_DEFOCUS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))
-# radius, sd along the line
-IMAGENET_MOTION = ((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0))
-CIFAR_MOTION = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))
+DEFOCUS = (
+    ((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
+    ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
+)
 # where the zoom factors end (numpy's arange), and their distance
-IMAGENET_ZOOM = ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03))
-CIFAR_ZOOM = ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01))
+ZOOM = (
+    ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+    ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+)
 ZOOM_BITS = 40
 ZOOM_COLUMNS = 48  # planes at a time
-ANGLE = 45.0
 
 
 @register("gaussian-blur", kind="transform")
 @dataclass(frozen=True)
-class GaussianBlur(Corruption):
+class GaussianBlur(FixedCorruption):
     """Smoothed by a normal density whose standard deviation in pixels is 1, 2, 3, 4 or 6 at severity 1 to 5, edges continued.
 
     0.4, 0.6, 0.7, 0.8 or 1 with `constants` cifar. Nothing is random. Values are cut to whole grey levels downwards. A constant
@@ -53,39 +41,13 @@ class GaussianBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        return laid_out_as(gaussian_smooth(planes(x), self.constant(IMAGENET_GAUSSIAN, CIFAR_GAUSSIAN, x)), x)
-
-
-@register("glass-blur", kind="transform")
-@dataclass(frozen=True)
-class GlassBlur(Corruption):
-    """As through frosted glass: smoothed, pixels replaced by near ones, smoothed again.
-
-    The smoothing has a standard deviation of 0.7, 0.9, 1, 1.1 or 1.5 pixels at severity 1 to 5, a pixel shows one up to 1, 2, 2, 3
-    or 4 away, in 2, 1, 3, 2 or 2 passes; with `constants` cifar 0.05, 0.25, 0.4, 0.25, 0.4 pixels, 1 away, 1, 1, 1, 2, 2 passes.
-    Pixels are copied, not swapped, as the original's code does whatever it says (`glass.glass_map`). Which one shows which comes
-    from one of 256 maps of a size and severity, chosen by the sample's key. Values are cut to whole grey levels downwards, twice.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
-    """
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        n, channels, height, width = x.shape
-        sd, reach, times = self.constant(IMAGENET_GLASS, CIFAR_GLASS, x)
-        numbers = (hash64(np.asarray(keys), 0) % np.uint64(BANK)).astype(np.int64)
-        maps = on_device(glass_maps(height, width, reach, times, numbers), x.device)
-        smooth = gaussian_smooth(planes(x), sd).view(n, channels, -1)
-        shuffled = smooth.gather(2, maps.view(n, 1, -1).expand(n, channels, -1))
-        return laid_out_as(gaussian_smooth(shuffled.view(n, channels, height, width), sd), x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        return gaussian_smooth(x, self.constant(GAUSSIAN, x))
 
 
 @register("defocus-blur", kind="transform")
 @dataclass(frozen=True)
-class DefocusBlur(Corruption):
+class DefocusBlur(FixedCorruption):
     """Out of focus: every point becomes a disk of radius 3, 4, 6, 8 or 10 pixels at severity 1 to 5, edges mirrored.
 
     The disk's rim is smoothed by a standard deviation of 0.1, then 0.5. With `constants` cifar the radii are 0.3, 0.4, 0.5, 1, 1.5,
@@ -94,35 +56,13 @@ class DefocusBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        return laid_out_as(correlate(planes(x), disk(*self.constant(IMAGENET_DEFOCUS, CIFAR_DEFOCUS, x))), x)
-
-
-@register("motion-blur", kind="transform")
-@dataclass(frozen=True)
-class MotionBlur(Corruption):
-    """Moved while the shutter was open: smeared along a line whose angle is uniform in [-45, 45] degrees, drawn for each sample.
-
-    The line has 2 r + 1 places, r 10, 15, 15, 15 or 20 at severity 1 to 5, weighted by half a normal density whose standard
-    deviation is 3, 5, 8, 12 or 15 pixels; with `constants` cifar 6, 6, 6, 8, 9 and 1, 1.5, 2, 2, 2.5. Edges are continued, and the
-    angle is one of 65,536. ImageNet-C called ImageMagick; line, places and weights are as in the `imagecorruptions` package, which
-    follows ImageMagick's source. Values are cut to whole grey levels downwards.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
-    """
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        radius, sd = self.constant(IMAGENET_MOTION, CIFAR_MOTION, x)
-        angles = (uniforms(keys, 1)[:, 0].numpy().astype(np.float64) * 2 - 1) * ANGLE
-        return laid_out_as(smear(planes(x), motion_paths(angles, radius), motion_weights(radius, sd)), x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        return correlate(x, disk(*self.constant(DEFOCUS, x)))
 
 
 @register("zoom-blur", kind="transform")
 @dataclass(frozen=True)
-class ZoomBlur(Corruption):
+class ZoomBlur(FixedCorruption):
     """Zoomed while the shutter was open: the mean of the image and its enlargements by a row of factors from 1.
 
     The factors go up to 1.11, 1.15, 1.2, 1.24 or 1.3 at severity 1 to 5 by 0.01, 0.01, 0.02, 0.02, 0.03; with `constants` cifar up
@@ -132,18 +72,16 @@ class ZoomBlur(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """Every output is a weighted sum of few inputs, the same for all images: one sparse matrix; exact, see `filters`."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        # Every output is a weighted sum of few inputs, the same for all images: one sparse matrix; exact, see `filters`.
         n, channels, height, width = x.shape
-        matrix = _zoom_matrix(height, width, *self.constant(IMAGENET_ZOOM, CIFAR_ZOOM, x), str(x.device))
-        lines = planes(x).view(n * channels, height * width)
+        matrix = _zoom_matrix(height, width, *self.constant(ZOOM, x), str(x.device))
+        lines = x.view(n * channels, height * width)
         out = torch.empty_like(lines)
         for start in range(0, len(lines), ZOOM_COLUMNS):
             part = lines[start : start + ZOOM_COLUMNS].t().to(torch.float64, memory_format=torch.contiguous_format)
             out[start : start + ZOOM_COLUMNS] = (matrix @ part).to(torch.uint8).t()
-        return laid_out_as(out.view(x.shape), x)
+        return out.view(x.shape)
 
 
 @cache

@@ -14,8 +14,6 @@ from crosswind.core.errors import InputError
 from crosswind.core.files import check_file
 from crosswind.core.seeds import stream
 
-__all__ = ["bank", "picture_files", "procedural_ice"]
-
 SIDE = 384
 CELLS = (128, 64, 32)  # sides of the cells in which needles are parallel, in pixels
 WEIGHTS = (1.0, 0.8, 0.6)
@@ -30,7 +28,7 @@ LOOKS = (
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
-def picture_files(folder: str, field: str) -> tuple[str, ...]:
+def image_files(folder: str, field: str) -> tuple[str, ...]:
     """The pictures in a folder by name. Raises `InputError` for `field` if there is no such folder or no picture in it."""
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -42,7 +40,7 @@ def picture_files(folder: str, field: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def bank(files: tuple[str, ...] | None, every: int, height: int, width: int) -> tuple[Tensor, ...]:
+def textures(files: tuple[str, ...] | None, every: int, height: int, width: int) -> tuple[Tensor, ...]:
     """Pictures of ice, each uint8 [3, H, W] with H >= height, W >= width: those in `files`, or procedural ones.
 
     Of each picture, every `every`-th pixel is taken both ways; then it is enlarged if it is too small. Raises `InputError` for a

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from torchvision.transforms import RandomErasing
 
+from crosswind.core.errors import InputError
 from crosswind.core.seeds import hash64
-from crosswind.transforms.boxes import ERASE_DRAWS, centred_boxes, erase_boxes, painted, shapes
+from crosswind.transforms.cropping import BOX_DRAWS, ratios
 from crosswind.transforms.draws import uniforms
+from crosswind.transforms.erasing import Cutout, Erase, centred_boxes, erase_boxes, painted
 
 
-def drawn(n: int, count: int = ERASE_DRAWS) -> torch.Tensor:
+def drawn(n: int, count: int = BOX_DRAWS) -> torch.Tensor:
     return uniforms(hash64(np.arange(n), 3), count)
 
 
@@ -41,8 +44,8 @@ def test_boxes_that_never_fit_are_none() -> None:
     assert torch.equal(painted(x, found, 9), x)
 
 
-def test_shapes_are_uniform_in_the_logarithm() -> None:
-    found = torch.log(shapes(drawn(5000, 10), (0.25, 4.0)))
+def test_ratios_are_uniform_in_the_logarithm() -> None:
+    found = torch.log(ratios(drawn(5000, 10), (0.25, 4.0)))
     assert abs(float(found.mean())) < 0.02 and abs(float(found.std()) - 2 * math.log(4) / math.sqrt(12)) < 0.01
     assert math.isclose(float(found.max()), math.log(4), abs_tol=1e-3)
 
@@ -65,3 +68,18 @@ def test_painted_by_hand() -> None:
     found = painted(x, torch.tensor([[1, 2, 2, 1], [0, 0, 1, 4]]), 8)
     assert found[0, 1].tolist() == [[0, 0, 0, 0], [0, 0, 8, 0], [0, 0, 8, 0]]
     assert found[1, 2].tolist() == [[8, 8, 8, 8], [0, 0, 0, 0], [0, 0, 0, 0]] and not x.any()
+
+
+def test_erasing_paints_one_box_of_the_given_share() -> None:
+    x, keys = torch.full((2000, 1, 40, 40), 255, dtype=torch.uint8), hash64(np.arange(2000), 2)
+    share = (Erase(largest=0.33)(x, keys) == 0).double().mean((1, 2, 3))
+    assert float(share.min()) > 0.015 and float(share.max()) < 0.345 and abs(float(share.mean()) - 0.175) < 0.01
+    fixed = (Erase(largest=0.2, draw="fixed")(x, keys) == 0).double().mean((1, 2, 3))
+    assert abs(float(fixed.mean()) - 0.2) < 0.002 and float(fixed.std()) < 0.01
+    half = (Erase(probability=0.5, fill=1)(x, keys) == 1).flatten(1).any(1).double().mean()
+    assert abs(float(half) - 0.5) < 0.06
+    assert not (Erase(probability=0.0)(x[:9], keys[:9]) == 0).any()
+    with pytest.raises(InputError, match=r"erase.smallest: must be at most 0.1 \(the largest\), not 0.2"):
+        Erase(largest=0.1, smallest=0.2)
+    inner = (Cutout(share=0.5)(x, keys) == 0).sum((1, 2, 3))
+    assert int(inner.max()) == 400 and 100 <= int(inner.min()) < 130  # 20 x 20, or about a quarter of it in a corner
