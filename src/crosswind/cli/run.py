@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from crosswind.studies.store import Store
 
 
-
 def run_command(
     study: StudyWord,
     workers: Annotated[

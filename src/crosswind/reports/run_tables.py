@@ -105,8 +105,8 @@ class Cost:
     """What the runs of one method took, over those that are done.
 
     `mean`, `least`, `most`: seconds of a run. `shares` of the seconds by part, empty where no run recorded all of them;
-    `validation` that of validations, a part of evaluation. `images_per_second`: mean over runs. `memory`: the largest peak in bytes, `own` where
-    it is that of the runs and not of their workers' whole lives.
+    `validation` that of validations, a part of evaluation. `images_per_second`: mean over runs. `memory`: the largest peak in
+    bytes, `own` where it is that of the runs and not of their workers' whole lives.
     """
 
     data: str
