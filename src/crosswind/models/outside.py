@@ -81,7 +81,7 @@ def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArra
         wrong = found == -2
     if wrong.any():
         valid = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
-        raise DataError(f"{name} gave the label {shown(labels[wrong][0].item())}, which is no class (valid: {valid})")
+        raise DataError(f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no class (valid: {valid})")
     return found
 
 
