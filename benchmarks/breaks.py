@@ -29,7 +29,7 @@ from hypothesis import Phase, settings
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_suffix(".yaml")
 FORK = multiprocessing.get_context("fork")
-SECONDS = 120.0
+SECONDS = 600.0
 LOADED = (
     "torch",
     "torchvision",
@@ -78,7 +78,7 @@ def run(item: dict[str, Any], copy: Path, tests: list[str]) -> tuple[str, str]:
 def _tested(copy: Path, tests: list[str], answer: Connection) -> None:
     """Run tests on the sources in `copy`, in a process that has loaded everything but Crosswind already."""
     os.setsid()
-    log = os.open("/tmp/golden/child.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(log, stream)
     os.environ.update(PYTHONPATH=str(copy / "src"), OMP_NUM_THREADS="1")

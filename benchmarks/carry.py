@@ -36,48 +36,64 @@ PARTS_OF = {
     "reweight": ["samplers"],
     "architectures": ["models", "models-large"],
     "pretraining": ["models"],
-    "augmix": ["method-augmix", "transforms"],
-    "autoaugment": ["method-autoaugment", "transforms"],
-    "randaugment": ["method-randaugment", "transforms"],
-    "randaugment-parts": ["method-randaugment", "transforms"],
+    "augmix": ["transforms"],
+    "autoaugment": ["transforms"],
+    "randaugment": ["transforms"],
+    "randaugment-parts": ["transforms"],
 }
-"""Subject -> the parts of golden.py that run it; of every other subject it is `method-SUBJECT`."""
+"""Subject -> the parts of golden.py that run it, beside `method-NAME` of every method whose file its record names."""
 Files = dict[str, str]
 Equal = Callable[[str], str]
 
 
-def parts_of(subject: str) -> list[str]:
-    """The parts of golden.py that run a subject."""
-    return PARTS_OF.get(subject, [f"method-{subject}"])
+class Stale(NamedTuple):
+    """A record that is not of the present files: why, what it is of, what was carried before, and the present files (none: the
+    subject itself changed).
+    """
+
+    why: str
+    old: Files
+    carried: Sequence[Mapping[str, Any]]
+    new: Files
 
 
-def figures(subject: str) -> str:
+def parts_of(subject: str, files: Files) -> list[str]:
+    """The parts of golden.py that run a subject, a method or one whose present files these are."""
+    own = [item.name for item in listing("methods") if f"src/{item.module.replace('.', '/')}.py" in files or item.name in files]
+    return [*(f"method-{name}" for name in own), *PARTS_OF.get(subject, [])]
+
+
+def figures(subject: str, files: Files) -> str:
     """A hash of what the golden record has of a subject."""
     kept = golden.read_record()["parts"]
-    return str(digest({part: kept.get(part) for part in parts_of(subject)}))
+    return str(digest({part: kept.get(part) for part in parts_of(subject, files)}))
 
 
 def note(subject: str, old: Files, new: Files, why: str) -> dict[str, Any]:
     """What is kept of hashes that were carried: those that changed, as they were and as they are, and by which golden figures."""
     changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
     before, after = ({path: sha for path, sha in files.items() if path in changed} for files in (old, new))
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "why": why, "old": before, "new": after, "golden": figures(subject)}
+    told = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "why": why, "golden": figures(subject, new)}
+    return {**told, "old": before, "new": after}
 
 
-def of_golden_code(subject: str, old: Files, carried: Sequence[Mapping[str, Any]]) -> bool:
+def of_golden_code(subject: str, item: Stale) -> bool:
     """Whether the golden figures of a subject are those of the files that its record is of."""
     known = set(golden.read_record()["files"].values())
-    for item in carried:
-        if item["golden"] == figures(subject):  # these files were seen to give the same figures
-            known |= set(item["new"].values())
-    return set(old.values()) <= known
+    for told in item.carried:
+        if told["golden"] == figures(subject, item.new):  # these files were seen to give the same figures
+            known |= set(told["new"].values())
+    return set(item.old.values()) <= known
 
 
-def refusal(subject: str, old: Files, carried: Sequence[Mapping[str, Any]], equal: Equal) -> str:
+def refusal(subject: str, item: Stale, equal: Equal) -> str:
     """Why the record of a subject may not be carried; empty where it may."""
-    if not of_golden_code(subject, old, carried):
+    if not item.new:
+        return item.why
+    if not of_golden_code(subject, item):
         return "its record is of other files than the golden record, whose figures may be others"
-    return "; ".join(reason for part in parts_of(subject) if (reason := equal(part)))
+    parts = parts_of(subject, item.new)
+    return "; ".join(reason for part in parts if (reason := equal(part))) if parts else "no part of golden.py runs it"
 
 
 def golden_is_equal(part: str) -> str:
@@ -94,17 +110,6 @@ def golden_is_equal(part: str) -> str:
 
 
 _COMPARED: dict[str, str] = {}
-
-
-class Stale(NamedTuple):
-    """A record that is not of the present files: why, what it is of, what was carried before, and the present files (none: the
-    subject itself changed).
-    """
-
-    why: str
-    old: Files
-    carried: Sequence[Mapping[str, Any]]
-    new: Files
 
 
 def stale_effects() -> dict[str, Stale]:
@@ -159,7 +164,7 @@ def carry(stale: Mapping[str, Stale], write: Callable[[str, Files, str], None], 
     """Carry what can be carried; how many records stay stale. Without a reason `why` nothing is computed or written."""
     left = 0
     for name, item in stale.items():
-        refused = item.why if not (why and item.new) else refusal(name, item.old, item.carried, equal)
+        refused = refusal(name, item, equal) if why else item.why
         if why and not refused:
             write(name, item.new, why)
             print(f"{what} {name}: carried ({item.why})", flush=True)
