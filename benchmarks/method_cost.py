@@ -300,6 +300,9 @@ def keep(path: Path, kept: dict[str, Any]) -> None:
         "files": dict(sorted(kept["files"].items())),
         "results": ordered,
     }
+    # What carry.py noted of hashes, of methods that were not measured since.
+    if carried := [item for item in kept.get("carried", []) if set(item["new"].items()) & set(kept["files"].items())]:
+        whole["carried"] = carried
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_suffix(".part")
     staged.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
