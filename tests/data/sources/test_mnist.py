@@ -25,6 +25,7 @@ def test_train_and_test_are_one_data_set(tmp_path: Path) -> None:
     data = reading.dataset
     assert [(item.name, item.values) for item in data.schema] == [("digit", tuple("0123456789")), ("split", ("train", "test"))]
     assert np.array_equal(data.table.column("digit"), np.concatenate([train[1], test[1]]))
+    assert data.table.column("split").tolist() == [0] * 31 + [1] * 12
     assert np.array_equal(data.pixels(np.arange(43))[..., 0], np.concatenate([train[0], test[0]]))
 
 
