@@ -156,15 +156,6 @@ def test_what_is_not_as_published_is_one_sentence(tmp_path: Path, damage: Callab
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["files"]
 
 
-def test_a_zip_that_was_cut_short_is_refused(tmp_path: Path) -> None:
-    lists, images = lists_and_images()
-    folder = published(tmp_path, lists, images)
-    whole = (folder / "real.zip").read_bytes()
-    (folder / "real.zip").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"real.zip is damaged or cut short"):
-        DomainNet(renditions=["real"]).read(folder)
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [

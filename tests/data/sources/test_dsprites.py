@@ -11,7 +11,6 @@ import pytest
 from tests.data.factor_files import DSPRITES, dsprites_arrays
 
 from crosswind.core.errors import DataError, InputError
-from crosswind.core.registry import facts
 from crosswind.data import dsprites_renderer as sprites
 from crosswind.data.archives import arrays as arrays_room
 from crosswind.data.dataset import AttributedDataset
@@ -248,17 +247,6 @@ def test_what_only_reading_shows_is_refused_when_read(small: Path) -> None:
             archive.covers(np.array([0]))
 
 
-def test_a_damaged_part_is_refused(small: Path) -> None:
-    np.savez_compressed(small, **arrays())
-    with zipfile.ZipFile(small) as archive:
-        at = archive.getinfo("imgs.npy").header_offset + 2000
-    damaged = bytearray(small.read_bytes())
-    damaged[at : at + 200] = bytes(200)
-    small.write_bytes(bytes(damaged))
-    with pytest.raises(DataError, match="'imgs' is damaged"):
-        Archive(small).covers(np.array([0]))
-
-
 def test_too_little_memory_is_said_before_reading(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sprites, "_free_memory", lambda: 10 << 20)
     with pytest.raises(DataError, match="MB of memory to be read and 10 MB are free"):
@@ -325,14 +313,6 @@ def test_archives_that_cannot_be_prepared_leave_no_copy(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="damaged|cut short|not a whole zip"):
             prepare(DSprites(root=str(tmp_path)), originals=str(path.parent), accept_totals=True)
     assert not (tmp_path / "dsprites").exists()
-
-
-def test_the_card_names_the_attributes(data: AttributedDataset) -> None:
-    card = facts("sources", "dsprites").card
-    assert card is not None and card.totals == {"all": data.n_rows} and card.drawn
-    for attribute in data.schema:
-        told = card.attributes[attribute.name]
-        assert told == (attribute.values if isinstance(told, tuple) else len(attribute))
 
 
 def test_bad_settings_name_their_field(tmp_path: Path) -> None:

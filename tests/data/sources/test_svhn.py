@@ -141,10 +141,3 @@ def test_a_bad_file_is_one_sentence_that_names_it(tmp_path: Path, name: str) -> 
     with pytest.raises(DataError, match=said) as caught:
         Svhn().read(folder).dataset.pixels(np.arange(20))
     assert "test_32x32.mat" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_uncompressed_pictures_that_are_cut_are_found(tmp_path: Path) -> None:
-    folder = write_svhn(tmp_path, {"train": drawn(10, 0), "test": drawn(10, 1)}, packed=False)
-    cut(folder / "train_32x32.mat")
-    with pytest.raises(DataError, match=r"train_32x32\.mat"):
-        Svhn().read(folder).dataset.pixels(np.arange(20))

@@ -94,14 +94,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert Usps().missing(folder) == ()
 
 
-def test_totals_count(tmp_path: Path) -> None:
-    folder = write_usps(tmp_path / "files", [drawn_digits(7, 0, 16), drawn_digits(3, 1, 16)], packed=False)
-    with pytest.raises(DataError, match=r"7,291") as caught:
-        prepare(Usps(root=str(tmp_path)), originals=str(folder))
-    assert "2,007" in str(caught.value)
-    assert not (tmp_path / "usps").exists()
-
-
 def test_real_digits_written_as_the_original_are_read_back(tmp_path: Path) -> None:
     with np.load(real_data("usps_test.npz"), allow_pickle=False) as arrays:
         images, labels = arrays["images"], arrays["label"]

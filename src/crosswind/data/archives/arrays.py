@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def _array(path: Path, key: str | None, expected: Expected, limit: float) -> Ite
                 warnings.simplefilter("ignore")
                 old = npy.read_magic(stream) == (1, 0)
                 shape, by_column, dtype = (npy.read_array_header_1_0 if old else npy.read_array_header_2_0)(stream)
-        except DAMAGE as error:
+        except (*DAMAGE, TokenError) as error:
             raise DataError(f"{label} is not a NumPy array, or is damaged: {error}") from None
         expected.check(label, dtype, shape, limit)
         follow = size - stream.tell()
@@ -140,7 +141,8 @@ def _blocks(stream: IO[bytes], label: str, dtype: np.dtype[Any], shape: tuple[in
         values = np.empty((min(count, shape[0] - start), *shape[1:]), dtype)
         room = memoryview(values.reshape(-1).view(np.uint8).data) if values.nbytes else memoryview(b"")
         with damage(label):
-            while room and (read := stream.readinto(room[: 1 << 22])):  # type: ignore[attr-defined]
+            # zipfile joins what it unpacks piece by piece: large reads would take the square of their length.
+            while room and (read := stream.readinto(room[: 1 << 18])):  # type: ignore[attr-defined]
                 room = room[read:]
             if room:
                 raise DataError(f"{label} is cut short: {len(room):,} bytes of its values are missing")

@@ -103,33 +103,18 @@ def _inside(name: str, column: str, row: int, path: str) -> str:
 
 def _sizes(folder: Path, files: Sequence[str], path: str, shown: str) -> list[int]:
     """Bytes of each file; `DataError` for the first row whose file is missing, is no file or is empty."""
-    # One look at each folder says most; a name that it does not list may still be a file where case does not count.
-    listed: dict[str, dict[str, int]] = {}
     found = []
     for row, name in enumerate(files):
-        place, _, leaf = name.rpartition("/")
-        if place not in listed:
-            listed[place] = _listing(folder / place)
-        size = listed[place].get(leaf, 0)
-        if size:
-            found.append(size)
-            continue
+        problem = ""
         try:
-            entry = os.stat(folder / name)
+            entry = os.stat(f"{folder}/{name}")
+            if not stat.S_ISREG(entry.st_mode):
+                problem = f"{name!r} in {shown!r} is not a file"
+            elif not entry.st_size:
+                problem = f"the file {name!r} in {shown!r} is empty"
         except (OSError, ValueError):
-            raise DataError(f"{path}, row {row + 1}: there is no file {name!r} in {shown!r}") from None
-        if not stat.S_ISREG(entry.st_mode):
-            raise DataError(f"{path}, row {row + 1}: {name!r} in {shown!r} is not a file")
-        if not entry.st_size:
-            raise DataError(f"{path}, row {row + 1}: the file {name!r} in {shown!r} is empty")
+            problem = f"there is no file {name!r} in {shown!r}"
+        if problem:
+            raise DataError(f"{path}, row {row + 1}: {problem}")
         found.append(entry.st_size)
     return found
-
-
-def _listing(folder: Path) -> dict[str, int]:
-    """Bytes of the files of one folder by name, links followed; nothing for a folder that cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    except (OSError, ValueError):
-        return {}
