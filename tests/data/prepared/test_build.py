@@ -10,14 +10,13 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -226,17 +225,6 @@ def test_killed_half_way_the_next_call_goes_on(store: str, tmp_path: Path, calm:
     assert content(root / "toy") == content(calm / store / "toy") and left(root) == ["toy"]
 
 
-def test_interrupted_what_is_done_is_kept(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: str, done: int, __: int) -> None:
-        if done >= 3 * CHUNK:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prepare(Toy(root=str(tmp_path)), originals=str(originals), on_progress=interrupt)
-    assert left(tmp_path) == [".toy.part"]
-    assert prepare(Toy(root=str(tmp_path)), originals=str(originals)).rows_before == 3 * CHUNK
-
-
 @rounds()
 def test_killed_at_any_time(number: int, tmp_path: Path, calm: Path, originals: Path) -> None:
     chance = random.Random(number)
@@ -325,10 +313,6 @@ def test_of_two_at_once_one_waits(tmp_path: Path, originals: Path) -> None:
     assert other.returncode == 0 and not prepare(Toy(root=str(tmp_path)), originals=str(originals)).made and not told
 
 
-def _limited(size: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
 @contextlib.contextmanager
 def disk(folder: Path, options: str) -> Iterator[Path]:
     folder.mkdir()
@@ -352,16 +336,6 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         subprocess.run(["mount", "-o", f"remount,size={2 * size}", small], check=True)
         assert prepare(source, originals=str(originals), store="jpeg").rows_before >= CHUNK
         assert content(small / "toy") == content(calm / "jpeg/toy")
-
-
-@pytest.mark.slow
-def test_a_limit_on_files_is_one_sentence(tmp_path: Path, originals: Path) -> None:
-    done = subprocess.run(
-        [*toys.COMMAND, "prepare", "toy", "--root", str(tmp_path), "--from", str(originals)],
-        env=toys.ENVIRONMENT, capture_output=True, text=True, check=False, preexec_fn=_limited(600_000),
-    )  # fmt: skip
-    assert done.returncode == 2 and "File too large; what is prepared so far is kept" in done.stderr
-    assert prepare(Toy(root=str(tmp_path)), originals=str(originals)).rows_before == 600_000 // (CHUNK * 3072) * CHUNK == 2 * CHUNK
 
 
 def test_a_disk_that_is_too_small_is_refused_at_once(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
