@@ -123,20 +123,16 @@ def test_jpeg_is_of_the_quality_that_is_told_with_all_colours(calm: Path) -> Non
 
 def test_a_copy_of_two_channels_cannot_be_jpeg(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(self: Toy, folder: Path) -> Any:
-        found = toys.Reading(_two_channels(folder), {"all": ROWS})
-        return found
+        pictures, labels = np.load(folder / "pictures.npy"), np.load(folder / "labels.npy")
+        table = toys.AttributeTable((toys.Attribute("class", toys.CLASSES),), labels[None])
+        data = toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], (32, 32, 2))
+        return toys.Reading(data, {"all": ROWS})
 
     monkeypatch.setattr(Toy, "read", read)
     with pytest.raises(InputError, match=r"store: jpeg holds pictures of 1 or 3 channels, and toy has 2 \(valid: array\)"):
         prepare(Toy(root=str(tmp_path)), originals=str(originals), store="jpeg")
     prepare(Toy(root=str(tmp_path)), originals=str(originals))
     assert open_copy(Toy(root=str(tmp_path))).image_shape == (32, 32, 2)
-
-
-def _two_channels(folder: Path) -> Any:
-    pictures, labels = np.load(folder / "pictures.npy"), np.load(folder / "labels.npy")
-    table = toys.AttributeTable((toys.Attribute("class", toys.CLASSES),), labels[None])
-    return toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], (32, 32, 2))
 
 
 def test_the_fingerprint_is_that_of_the_content(tmp_path: Path, calm: Path, originals: Path) -> None:
