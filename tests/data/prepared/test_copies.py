@@ -15,8 +15,9 @@ import pytest
 from tests.data.prepared.toys import CHUNK, ROWS, Toy, write_originals
 
 from crosswind.core.errors import DataError
+from crosswind.core.registry import facts, listing
 from crosswind.data.prepared import check, copies, open_copy, prepare
-from crosswind.data.prepared.paths import copies_under
+from crosswind.data.prepared.paths import copies_under, readiness
 
 
 @pytest.fixture(params=["array", "jpeg"])
@@ -225,3 +226,30 @@ def test_rows_are_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for rows in ([3, 1, 4], [1, 5, 9], [2, 6, 5, ROWS - 1]):
         assert np.array_equal(opened.pixels(np.array(rows)), np.load(tmp_path / "originals/pictures.npy")[rows])
     assert asked == [3, 1, 4, 5, 9, 2, 6, ROWS - 1]
+
+
+def said(root: Path) -> dict[str, str]:
+    return {name: state.text for name, state in readiness(listing("sources"), root).items()}
+
+
+def test_ready_is_what_can_be_opened(tmp_path: Path) -> None:
+    originals, root = str(write_originals(tmp_path / "originals")), tmp_path / "root"
+    before = said(root)
+    assert {before["digits"], before["factors"], before["table"]} == {"always"} and before["toy"] == before["toy-in-red"] == "no"
+    prepare(Toy(root=str(root), flip=True), originals=originals)
+    assert said(root)["toy"] == said(root)["toy-in-red"] == "in part (flip=True)"
+    prepare(Toy(root=str(root)), originals=originals)
+    assert said(root)["toy"] == "ready (flip=True)"
+    states = readiness([facts("sources", "toy")], root)
+    assert [Path(copy["folder"]).name for copy in states["toy"].copies] == ["toy", "toy-flip=true"]
+    prepare(Toy(root=str(root), words="a long word " * 3), originals=originals)
+    assert said(root)["toy"] == "ready (2 with settings)"
+    shutil.rmtree(readiness([facts("sources", "toy")], root)["toy"].copies[-1]["folder"])
+    os.truncate(root / "toy/pixels.npy", 10)
+    assert said(root)["toy"] == "in part (flip=True)"
+    card = json.loads((root / "toy-flip=true/prepared.json").read_text())
+    for changed in ({"version": 9}, {"format": 9}, {"source": "digits"}, {"settings": []}, {"files": []}):
+        (root / "toy-flip=true/prepared.json").write_text(json.dumps({**card, **changed}))
+        assert said(root)["toy"] == "no", changed
+    assert said(root)["digits"] == "always"
+    assert len(before) >= 6

@@ -41,8 +41,8 @@ from crosswind.data.prepared.paths import (
     Reading,
     copy_folder,
     copy_settings,
-    originals_folder,
     owner,
+    root_folder,
     version_of,
 )
 from crosswind.data.prepared.writer import ROW, append, claimed, contents, jpeg_bytes, publish, resumed, writing
@@ -137,7 +137,8 @@ def _gathered(source: Preparable, root: str | None, given: str | None, tell: Pro
     if source.own and given is not None:
         named = " and ".join(repr(name) for name in source.own)
         raise InputError("--from", f"{owner(source)} reads what its setting {named} names, not a folder of originals")
-    folder = originals_folder(source, root) if given is None else Path(os.path.abspath(Path(given).expanduser()))
+    home = root_folder(source.root if root is None else root) / "originals" / owner(source)
+    folder = home if given is None else Path(os.path.abspath(Path(given).expanduser()))
     if given is not None and not folder.is_dir():
         raise DataError(f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
     missing = source.missing(folder)
@@ -184,7 +185,7 @@ def _reading(name: str, what: str) -> Iterator[None]:
     except (CrosswindError, MemoryError):
         raise
     except OSError as error:
-        raise DataError(f"{name}: cannot read {error.filename or what}: {error.strerror or error}") from None
+        raise DataError(f"{name}: cannot read {error.filename or 'the originals'}: {error.strerror or error}") from None
     except Exception as error:  # readers of foreign formats raise what they like
         raise DataError(f"{name}: {what} cannot be read: {type(error).__name__}: {error}") from error
 

@@ -96,11 +96,6 @@ def copy_folder(source: Preparable, root: str | os.PathLike[str] | None = None) 
     return root_folder(source.root if root is None else root) / plain
 
 
-def originals_folder(source: Preparable, root: str | os.PathLike[str] | None = None) -> Path:
-    """Where the original files of a source are looked for: all its settings share the folder."""
-    return root_folder(source.root if root is None else root) / "originals" / owner(source)
-
-
 def origin_of(source: Preparable) -> str:
     """The name of the collection that a copy's rows are taken from: the same whatever the size of the pictures."""
     return "-".join([owner(source), *(setting for setting in _changed(source) if not setting.startswith("size="))])

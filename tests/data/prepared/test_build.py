@@ -10,14 +10,13 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -124,20 +123,16 @@ def test_jpeg_is_of_the_quality_that_is_told_with_all_colours(calm: Path) -> Non
 
 def test_a_copy_of_two_channels_cannot_be_jpeg(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(self: Toy, folder: Path) -> Any:
-        found = toys.Reading(_two_channels(folder), {"all": ROWS})
-        return found
+        pictures, labels = np.load(folder / "pictures.npy"), np.load(folder / "labels.npy")
+        table = toys.AttributeTable((toys.Attribute("class", toys.CLASSES),), labels[None])
+        data = toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], (32, 32, 2))
+        return toys.Reading(data, {"all": ROWS})
 
     monkeypatch.setattr(Toy, "read", read)
     with pytest.raises(InputError, match=r"store: jpeg holds pictures of 1 or 3 channels, and toy has 2 \(valid: array\)"):
         prepare(Toy(root=str(tmp_path)), originals=str(originals), store="jpeg")
     prepare(Toy(root=str(tmp_path)), originals=str(originals))
     assert open_copy(Toy(root=str(tmp_path))).image_shape == (32, 32, 2)
-
-
-def _two_channels(folder: Path) -> Any:
-    pictures, labels = np.load(folder / "pictures.npy"), np.load(folder / "labels.npy")
-    table = toys.AttributeTable((toys.Attribute("class", toys.CLASSES),), labels[None])
-    return toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], (32, 32, 2))
 
 
 def test_the_fingerprint_is_that_of_the_content(tmp_path: Path, calm: Path, originals: Path) -> None:
@@ -224,17 +219,6 @@ def test_killed_half_way_the_next_call_goes_on(store: str, tmp_path: Path, calm:
     assert kept >= CHUNK and kept % CHUNK == 0
     assert asked[0][0] == kept and asked[-1][1] == ROWS - 1 and len(asked) == -(-(ROWS - kept) // CHUNK)
     assert content(root / "toy") == content(calm / store / "toy") and left(root) == ["toy"]
-
-
-def test_interrupted_what_is_done_is_kept(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: str, done: int, __: int) -> None:
-        if done >= 3 * CHUNK:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prepare(Toy(root=str(tmp_path)), originals=str(originals), on_progress=interrupt)
-    assert left(tmp_path) == [".toy.part"]
-    assert prepare(Toy(root=str(tmp_path)), originals=str(originals)).rows_before == 3 * CHUNK
 
 
 @rounds()
@@ -325,10 +309,6 @@ def test_of_two_at_once_one_waits(tmp_path: Path, originals: Path) -> None:
     assert other.returncode == 0 and not prepare(Toy(root=str(tmp_path)), originals=str(originals)).made and not told
 
 
-def _limited(size: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
 @contextlib.contextmanager
 def disk(folder: Path, options: str) -> Iterator[Path]:
     folder.mkdir()
@@ -352,16 +332,6 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         subprocess.run(["mount", "-o", f"remount,size={2 * size}", small], check=True)
         assert prepare(source, originals=str(originals), store="jpeg").rows_before >= CHUNK
         assert content(small / "toy") == content(calm / "jpeg/toy")
-
-
-@pytest.mark.slow
-def test_a_limit_on_files_is_one_sentence(tmp_path: Path, originals: Path) -> None:
-    done = subprocess.run(
-        [*toys.COMMAND, "prepare", "toy", "--root", str(tmp_path), "--from", str(originals)],
-        env=toys.ENVIRONMENT, capture_output=True, text=True, check=False, preexec_fn=_limited(600_000),
-    )  # fmt: skip
-    assert done.returncode == 2 and "File too large; what is prepared so far is kept" in done.stderr
-    assert prepare(Toy(root=str(tmp_path)), originals=str(originals)).rows_before == 600_000 // (CHUNK * 3072) * CHUNK == 2 * CHUNK
 
 
 def test_a_disk_that_is_too_small_is_refused_at_once(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
