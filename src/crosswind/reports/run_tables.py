@@ -215,6 +215,8 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
     ]
     if any(item.memory is not None and not item.own for item in items):
         notes[-1] += " Where runs could not tell it, it is the most in their worker's whole life: an upper bound."
+    if not all(item.shares for item in items):
+        notes.append("A dash stands for what runs of an earlier version did not record.")
     if sentence and largest_part(items):
         notes.insert(0, largest_part(items))
     columns = ("data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", *(f"{name} %" for name in PARTS.values()))
