@@ -147,16 +147,6 @@ def test_the_card_of_a_source_is_shown(tmp_path: Path, originals: Path, capsys: 
     assert told["attributes"]["class"] == ["cat", "dog", "owl"] and told["files"][1] == {"name": "labels.npy", "size": 1234}
 
 
-def test_every_card_of_a_source_can_be_shown(capsys: Any) -> None:
-    from crosswind.core.registry import listing
-
-    names = [item.name for item in listing("sources") if item.card is not None and not item.name.startswith("toy")]
-    assert len(names) >= 4
-    for name in names:
-        text = said(["show", "source", name], capsys)
-        assert "Attributes\n" in text and "Settings\n" in text
-
-
 def study(root: Path | None, **options: Any) -> dict[str, Any]:
     data = {"source": "toy", "options": options if root is None else {"root": str(root), **options}}
     return {

@@ -14,7 +14,7 @@ from tests.reports.test_run_tables import cost_of, run_of
 from tests.reports.test_score_tables import _study
 
 from crosswind.reports import charts, figures
-from crosswind.reports.draws import SetDraw, ShiftDraw
+from crosswind.reports.gather import SetDraw, ShiftDraw
 from crosswind.reports.results import arrange
 from crosswind.reports.run_tables import costs
 from crosswind.reports.score_tables import ranking

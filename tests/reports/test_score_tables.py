@@ -181,6 +181,8 @@ def test_differences_are_paired_and_marked_only_without_zero() -> None:
     marked = result_tables(rows)[1]
     assert marked.rows == (("groupdro", "+0.160 ± 0.025 *"),)
     assert any("(1 of 1)" in note and "about 0.05 of 1" in note for note in marked.notes)
+    rows += [row for seed in range(3) for row in _run("SC", "mixup", seed, _both(0.5 + 0.1 * seed))]
+    assert result_tables(rows)[1].rows[1] == ("mixup", "+0.100 ± 0.248  "), "means stand under means"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm
 from crosswind.reports.metric_table import METRICS
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
-from crosswind.reports.results import LEVEL, Entry, Place, Results
+from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
 from crosswind.reports.tables import Cell, Table, slug
 
 HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
@@ -28,17 +28,6 @@ _ADJUSTED = {
     "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
     "fdr": ("p, FDR", "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)", benjamini_hochberg),
 }
-
-
-class _Where(NamedTuple):
-    """What one side's runs share but for seed and point."""
-
-    study: str
-    data: str
-    shift: str
-    size: str
-    model: str
-    method: str
 
 
 @dataclass(frozen=True)
@@ -111,14 +100,15 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         return []
     from crosswind.studies.claims import rule_of, sides_of  # reports of studies without claims need not load what checks them
 
-    points: dict[_Where, dict[str, None]] = {}
-    states: dict[_Where, Counter[str]] = {}
+    # Runs of one side differ in point and seeds only, which are left out of `where`.
+    points: dict[Run, dict[str, None]] = {}
+    states: dict[Run, Counter[str]] = {}
     for run, (status, _) in found.runs.items():
-        where = _Where(*run[:6])
+        where = run._replace(point="", seed=0, split_seed=0)
         points.setdefault(where, {})[run.point] = None
         states.setdefault(where, Counter())[status] += 1
 
-    def judged(where: _Where, set_name: str, rule: str) -> JudgedSide:
+    def judged(where: Run, set_name: str, rule: str) -> JudgedSide:
         place, count = Place(where.study, where.data, where.size, where.model, set_name, rule), states[where]
         entry = found.entries.get(place, {}).get((where.shift, where.method), Entry())
         return JudgedSide(

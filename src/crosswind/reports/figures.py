@@ -7,7 +7,7 @@ from typing import Any
 
 from crosswind.evaluation.compare import Summary
 from crosswind.reports.charts import Figure, chart, either, layer, named_colour, number, on_ramp, text, tips
-from crosswind.reports.draws import SetDraw, ShiftDraw
+from crosswind.reports.gather import SetDraw, ShiftDraw
 from crosswind.reports.metric_table import HEADLINE, METRICS
 from crosswind.reports.notes import doubt_notes, with_mark
 from crosswind.reports.results import Place, Results, rule_title
@@ -87,17 +87,16 @@ def change_map(found: Results, place: Place, reference: str) -> Figure | None:
     """Method x shift: change of accuracy against the reference, paired by seed; a frame where the interval excludes 0."""
     shifts, methods = found.shifts(place), [name for name in found.methods(place, reference) if name != reference]
     data: Rows = []
-    for method in methods:
-        for shift in shifts:
-            entry, base = found.at(place).get((shift, method)), found.at(place).get((shift, reference))
-            difference = entry.difference(base, HEADLINE.name) if entry else None
-            if entry is None or base is None or difference is None:
-                continue
-            own, other = entry.summary(HEADLINE.name), base.summary(HEADLINE.name)
-            row = {"m": method, "s": shift, "d": _six(difference.mean), "i": _interval(difference, "+"), "n": difference.n}
-            row |= {"a": own and _six(own.mean), "b": other and _six(other.mean), "x": difference.excludes_zero}
-            star = " *" if difference.excludes_zero else ""
-            data.append({**row, "t": with_mark(f"{difference.mean:+.3f}{star}", entry)})
+    for shift, method, entry in found.grid(place, reference):
+        base = found.at(place).get((shift, reference))
+        difference = entry.difference(base, HEADLINE.name) if entry and method != reference else None
+        if entry is None or base is None or difference is None:
+            continue
+        own, other = entry.summary(HEADLINE.name), base.summary(HEADLINE.name)
+        row = {"m": method, "s": shift, "d": _six(difference.mean), "i": _interval(difference, "+"), "n": difference.n}
+        row |= {"a": own and _six(own.mean), "b": other and _six(other.mean), "x": difference.excludes_zero}
+        star = " *" if difference.excludes_zero else ""
+        data.append({**row, "t": with_mark(f"{difference.mean:+.3f}{star}", entry)})
     if not data:
         return None
     told = [("d", f"change against {reference}", "+.3f"), ("i", "95% interval"), ("n", "runs")]
@@ -123,17 +122,15 @@ def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
     """Method x shift: mean over seeds of the lowest accuracy of any group."""
     shifts, methods = found.shifts(place), found.methods(place, reference)
     data: Rows = []
-    for method in methods:
-        for shift in shifts:
-            entry = found.at(place).get((shift, method))
-            summary = entry.summary(_WORST.name) if entry else None
-            if entry is None or summary is None:
-                continue
-            scored = [item for item in entry.metrics.values() if item.get(_WORST.name) is not None]
-            names = sorted({str(item["worst_group_name"]) for item in scored})
-            listed = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            row = {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary), "n": summary.n, "g": listed}
-            data.append({**row, "t": with_mark(f"{summary.mean:.3f}", entry)})
+    for shift, method, entry in found.grid(place, reference):
+        summary = entry.summary(_WORST.name) if entry else None
+        if entry is None or summary is None:
+            continue
+        scored = [item for item in entry.metrics.values() if item.get(_WORST.name) is not None]
+        names = sorted({str(item["worst_group_name"]) for item in scored})
+        listed = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        row = {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary), "n": summary.n, "g": listed}
+        data.append({**row, "t": with_mark(f"{summary.mean:.3f}", entry)})
     if not data:
         return None
     told = [("d", "worst group", ".3f"), ("i", "95% interval"), ("n", "runs"), ("g", "lowest in some run")]
@@ -181,9 +178,8 @@ def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
     shifts, methods = found.shifts(place), found.methods(place, reference)
     data: Rows = [
         {"s": shift, "m": method, "k": str(seed), "a": _six(value)}
-        for shift in shifts
-        for method in methods
-        if (entry := found.at(place).get((shift, method))) is not None
+        for shift, method, entry in found.grid(place, reference)
+        if entry is not None
         for seed, value in entry.values(HEADLINE.name).items()
     ]
     if not data:

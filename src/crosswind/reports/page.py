@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.reports import figures as draw
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
-from crosswind.reports.draws import ShiftDraw, cell_tables
-from crosswind.reports.gather import StudyRecord, damage_named, no_collection
+from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
 from crosswind.reports.metric_table import HEADLINE
 from crosswind.reports.results import LEVEL, Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table

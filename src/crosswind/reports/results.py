@@ -7,7 +7,7 @@ reason and metrics. A run without scores (failed, not yet run) is one mapping wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -127,6 +127,12 @@ class Results:
         """The methods that were planned for a place, with a result or not, the reference first."""
         found = self.planned[place.study, place.data, place.size, place.model]["method"]
         return sorted(found, key=lambda method: method != reference)
+
+    def grid(self, place: Place, reference: str) -> Iterator[tuple[str, str, Entry | None]]:
+        """(shift, method, entry) of everything planned for a place, shift by shift; None without a result."""
+        for shift in self.shifts(place):
+            for method in self.methods(place, reference):
+                yield shift, method, self.at(place).get((shift, method))
 
     def has(self, place: Place, metric: str) -> bool:
         """Whether some run at the place has the metric."""

@@ -104,8 +104,8 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
 class Cost:
     """What the runs of one method took, over those that are done.
 
-    `mean`, `least`, `most`: seconds of a run. `shares` of the seconds by part, empty where no run recorded all of them;
-    `validation` that of validations, a part of evaluation. `images_per_second`: mean over runs. `memory`: the largest peak in
+    `mean`, `least`, `most`: seconds of a run. `shares`: of the seconds by part, empty where no run recorded all of them;
+    `validation`: that of validations, a part of evaluation. `images_per_second`: mean over runs. `memory`: the largest peak in
     bytes, `own` where it is that of the runs and not of their workers' whole lives.
     """
 
@@ -168,9 +168,9 @@ def _numbers(given: Iterable[Mapping[str, Any]], name: str) -> list[float]:
 
 def _accounted(cost: Mapping[str, Any]) -> bool:
     """Whether the parts of a run make up its total."""
-    total, parts = _number(cost.get("total_seconds")), [_number(cost.get(f"{part}_seconds")) for part in PARTS]
-    claimed = math.fsum(part for part in parts if part is not None)
-    return bool(total) and None not in parts and abs(claimed - (total or 0.0)) <= 0.001 * (total or 0.0)
+    total = _number(cost.get("total_seconds")) or 0.0
+    parts = [value for part in PARTS for value in _numbers([cost], f"{part}_seconds")]
+    return total > 0 and abs(math.fsum(parts) - total) <= 0.001 * total
 
 
 def largest_part(items: Sequence[Cost]) -> str:
@@ -215,6 +215,8 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
     ]
     if any(item.memory is not None and not item.own for item in items):
         notes[-1] += " Where runs could not tell it, it is the most in their worker's whole life: an upper bound."
+    if not all(item.shares for item in items):
+        notes.append("A dash stands for what runs of an earlier version did not record.")
     if sentence and largest_part(items):
         notes.insert(0, largest_part(items))
     columns = ("data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", *(f"{name} %" for name in PARTS.values()))

@@ -74,9 +74,8 @@ def number_table(found: Results, reference: str = "erm", rules: Sequence[str] | 
         _numbers(place, shift, method, entry, found.at(place).get((shift, reference)) if method != reference else None)
         for place in found.places
         if rules is None or place.rule in rules
-        for shift in found.shifts(place)
-        for method in found.methods(place, reference)
-        if (entry := found.at(place).get((shift, method))) is not None
+        for shift, method, entry in found.grid(place, reference)
+        if entry is not None
     ]
     return Table("numbers", "Every number", _NUMBERS, tuple(rows), (interval_note(Counter()),), keys=9)
 
@@ -131,7 +130,7 @@ def _by_shift(found: Results, place: Place, reference: str, metric: Metric) -> T
             entry = found.at(place).get((shift, method))
             summary = entry.summary(metric.name) if entry else None
             counts.update([(summary.splits, summary.n)] if summary else [])
-            row.append(with_mark(with_half_width(summary), entry) if summary else None)
+            row.append(_score(entry, metric))
         rows.append(row)
     columns = ("method", *(["points"] if points else []), *found.shifts(place))
     notes = [interval_note(counts), *notes, *rule_notes(place, bool(points)), *points_notes, *entry_notes(found, place)]
@@ -158,7 +157,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
             marked += difference.excludes_zero
             same += difference.sd == 0
             missing += [f"{method} under {shift} {difference.missing}"] if difference.missing else []
-            text = with_half_width(difference, "+") + (" *" if difference.excludes_zero else "")
+            text = _with_half_width(difference, "+") + (" *" if difference.excludes_zero else "")
             rows[-1].append(with_mark(text, entry, base))
     if not counts:
         return None
@@ -185,17 +184,15 @@ def _worst_groups(found: Results, place: Place, reference: str, metric: Metric) 
     rows: list[list[Cell]] = []
     counts: Counter[tuple[int, int]] = Counter()
     sizes = []
-    for shift in found.shifts(place):
-        for method in found.methods(place, reference):
-            entry = found.at(place).get((shift, method))
-            summary = entry.summary(metric.name) if entry else None
-            if entry is None or summary is None:
-                rows.append([shift, method, None, None, None, None])
-                continue
-            counts.update([(summary.splits, summary.n)])
-            name, seeds, n_rows = _usual_worst(entry)
-            sizes.append(n_rows)
-            rows.append([shift, method, with_mark(with_half_width(summary), entry), name, f"{seeds} of {summary.n}", n_rows])
+    for shift, method, entry in found.grid(place, reference):
+        summary = entry.summary(metric.name) if entry else None
+        if entry is None or summary is None:
+            rows.append([shift, method, None, None, None, None])
+            continue
+        counts.update([(summary.splits, summary.n)])
+        name, seeds, n_rows = _usual_worst(entry)
+        sizes.append(n_rows)
+        rows.append([shift, method, _score(entry, metric), name, f"{seeds} of {summary.n}", n_rows])
     notes = [
         interval_note(counts),
         "Mean over seeds of the lowest accuracy of any group; `group` is the one that was lowest in most seeds, `rows` its size.",
@@ -219,7 +216,12 @@ def _usual_worst(entry: Entry) -> tuple[str, int, int]:
     return name, seeds, rows
 
 
-def with_half_width(summary: Summary, sign: str = "") -> str:
+def _score(entry: Entry | None, metric: Metric) -> str | None:
+    summary = entry.summary(metric.name) if entry else None
+    return with_mark(_with_half_width(summary), entry) if summary else None
+
+
+def _with_half_width(summary: Summary, sign: str = "") -> str:
     """The mean, with half of its interval where it has one."""
     return f"{summary.mean:{sign}.3f}" + ("" if summary.half_width is None else f" ± {summary.half_width:.3f}")
 
@@ -252,11 +254,9 @@ def seed_table(found: Results, place: Place, reference: str, metric: Metric = HE
     """The metric of every seed, a row a shift and method."""
     seeds = dict.fromkeys(seed for entry in found.at(place).values() for seed in entry.values(metric.name))
     rows: list[tuple[Cell, ...]] = []
-    for shift in found.shifts(place):
-        for method in found.methods(place, reference):
-            entry = found.at(place).get((shift, method))
-            values = entry.values(metric.name) if entry else {}
-            rows.append((shift, with_mark(method, entry), *map(values.get, seeds)))
+    for shift, method, entry in found.grid(place, reference):
+        values = entry.values(metric.name) if entry else {}
+        rows.append((shift, with_mark(method, entry), *map(values.get, seeds)))
     columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
     notes = tuple(doubt_notes(found, place))
     return Table(f"seeds-{metric.slug}", f"{metric.title} of every seed", columns, tuple(rows), notes, keys=2)
@@ -265,14 +265,9 @@ def seed_table(found: Results, place: Place, reference: str, metric: Metric = HE
 def rule_table(found: Results, places: Sequence[Place], reference: str) -> Table:
     """Accuracy by selection rule, a row a shift and method. `places`: one place under several rules."""
     rows: list[tuple[Cell, ...]] = []
-    for shift in found.shifts(places[0]):
-        for method in found.methods(places[0], reference):
-            row: list[Cell] = [shift, method]
-            for place in places:
-                entry = found.at(place).get((shift, method))
-                summary = entry.summary(HEADLINE.name) if entry else None
-                row.append(with_mark(with_half_width(summary), entry) if summary else None)
-            rows.append(tuple(row))
+    for shift, method, _ in found.grid(places[0], reference):
+        entries = [found.at(place).get((shift, method)) for place in places]
+        rows.append((shift, method, *(_score(entry, HEADLINE) for entry in entries)))
     notes = ["The same training, stopped by the same rule; only which of its steps is scored differs."]
     if any(place.rule in ORACLES for place in places):
         notes.append("A rule marked ORACLE reads labelled rows of the distribution that is tested on.")
