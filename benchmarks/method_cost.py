@@ -40,7 +40,7 @@ from crosswind.core.seeds import torch_seed
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
-from crosswind.training.graphs import Steps
+from crosswind.training.cuda_graphs import Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.predicting import predict, predict_adapted

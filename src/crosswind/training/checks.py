@@ -15,8 +15,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import split_rows, training_keys
 from crosswind.methods.base import Info, Method, check_needs
 from crosswind.training.device import check_device
-from crosswind.training.orders import undrawn
 from crosswind.training.pairings import Pairing, doubts, environments_are_classes, lot_doubt, refuse
+from crosswind.training.samplers import undrawn
 from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import TrainingSettings, check_switches
 

@@ -25,8 +25,8 @@ from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_ne
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
 from crosswind.training.checks import check_run, lot_doubts, run_doubts
+from crosswind.training.cuda_graphs import Steps
 from crosswind.training.device import reproducible
-from crosswind.training.graphs import Steps
 from crosswind.training.identity import identity, info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory

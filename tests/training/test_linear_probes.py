@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.seeds import stream, torch_seed
-from crosswind.training.heads import Heads, Member, logistic_heads, train_heads, train_stack
-from crosswind.training.stacked import Stack
+from crosswind.training.linear_probes import Probes, linear_probe, logistic_probes, train_probes
+from crosswind.training.many_networks import Member, Stack, train_stack
+from crosswind.training.settings import TrainingSettings
 
 ROWS, WIDTH, CLASSES = 60, 7, 3
 
@@ -58,9 +59,9 @@ def alone(features: Tensor, y: Tensor, member: Member, steps: int, batch: int | 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("batch", [16, None])
-def test_heads_are_those_that_are_trained_alone(optimiser: str, batch: int | None) -> None:
+def test_probes_are_those_that_are_trained_alone(optimiser: str, batch: int | None) -> None:
     features, y = world()
-    heads = train_heads(features, y, CLASSES, members(), steps=30, batch=batch, optimiser=optimiser)
+    heads = train_probes(features, y, CLASSES, members(), steps=30, batch=batch, optimiser=optimiser)
     for place, member in enumerate(members()):
         own = alone(features, y, member, 30, batch, optimiser)
         assert torch.allclose(heads.weight[place], own.weight, atol=1e-10), place
@@ -75,18 +76,19 @@ def test_seeds_of_unequal_numbers_and_labels_of_each_head() -> None:
     labels = torch.stack([world(seed)[1] for seed in range(5)])
     chosen = members()[:5]
     chosen[4] = replace(chosen[4], rows=np.arange(10, 60))  # of the seed of member 1, and other rows
-    heads = train_heads(features, labels, CLASSES, chosen, steps=30, batch=16)
+    heads = train_probes(features, labels, CLASSES, chosen, steps=30, batch=16)
     for place, member in enumerate(chosen):
         weight = None if member.weight is None else member.weight.astype(np.float32)
         own = alone(features, labels[place], replace(member, weight=weight), 30, 16)
         assert torch.allclose(heads.weight[place], own.weight, atol=1e-6), place
 
 
-def test_a_run_longer_than_what_is_made_ready_at_once() -> None:
+def test_one_probe_of_the_settings_longer_than_what_is_made_ready_at_once() -> None:
     features, y = world()
-    head = train_heads(features, y, CLASSES, members()[:1], steps=150, batch=16)
+    settings = TrainingSettings(steps=150, batch=16, lr=1e-2)
+    weight, bias = linear_probe(features, y, CLASSES, settings, 0)
     own = alone(features, y, members()[0], 150, 16)
-    assert torch.allclose(head.weight[0], own.weight, atol=1e-10)
+    assert torch.allclose(weight, own.weight, atol=1e-10) and torch.allclose(bias, own.bias, atol=1e-10)
 
 
 def test_losses_and_networks_come_back_in_the_order_of_the_members() -> None:
@@ -109,11 +111,11 @@ def test_losses_and_networks_come_back_in_the_order_of_the_members() -> None:
         assert torch.allclose(value, first.parameters[name][order], atol=1e-12)
 
 
-def test_a_head_that_diverges_leaves_the_others_alone() -> None:
+def test_a_probe_that_diverges_leaves_the_others_alone() -> None:
     features, y = world()
     calm, wild = members(), members()
     wild[2] = replace(wild[2], lr=1e308)
-    one, two = (train_heads(features, y, CLASSES, chosen, steps=20, batch=16, optimiser="sgd") for chosen in (calm, wild))
+    one, two = (train_probes(features, y, CLASSES, chosen, steps=20, batch=16, optimiser="sgd") for chosen in (calm, wild))
     assert not two.weight[2].isfinite().all()
     others = [0, 1, 3, 4, 5]
     assert torch.equal(one.weight[others], two.weight[others])
@@ -127,7 +129,7 @@ def test_logistic_regressions_are_at_the_optimum_of_what_they_say_they_minimise(
         Member(weight_decay=0.1, weight=np.random.default_rng(1).random(ROWS)),
         Member(weight_decay=0.05, rows=np.flatnonzero(y.numpy() != 1)),
     ]
-    heads = logistic_heads(features, y, CLASSES, chosen, tolerance=1e-9)
+    heads = logistic_probes(features, y, CLASSES, chosen, tolerance=1e-9)
     for place, member in enumerate(chosen):
         weight, bias = (value[place].clone().requires_grad_() for value in (heads.weight, heads.bias))
         rows = torch.arange(ROWS) if member.rows is None else torch.from_numpy(member.rows)
@@ -140,8 +142,8 @@ def test_logistic_regressions_are_at_the_optimum_of_what_they_say_they_minimise(
     assert set(heads.logits(features)[3].argmax(1).tolist()) == {0, 2}
 
 
-def test_heads_give_logits_of_any_rows() -> None:
-    heads = Heads(torch.arange(12.0).view(2, 3, 2), torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]))
+def test_probes_give_logits_of_any_rows() -> None:
+    heads = Probes(torch.arange(12.0).view(2, 3, 2), torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]))
     logits = heads.logits(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]], dtype=torch.float64))
     assert logits.shape == (2, 4, 3)
     assert logits[1, 2].tolist() == [6 + 7 + 3, 8 + 9 + 4, 10 + 11 + 5]
@@ -162,7 +164,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> No
     features, y = world()
     arguments = {"y": y, "member": Member(), "batch": 16, **changes}
     with pytest.raises(InputError, match=words):
-        train_heads(features, arguments["y"], CLASSES, [arguments["member"]], steps=1, batch=arguments["batch"])
+        train_probes(features, arguments["y"], CLASSES, [arguments["member"]], steps=1, batch=arguments["batch"])
 
 
 def test_members_and_logistic_regressions_refuse_what_does_not_fit() -> None:
@@ -170,6 +172,6 @@ def test_members_and_logistic_regressions_refuse_what_does_not_fit() -> None:
     with pytest.raises(InputError, match="members: there are 2 for 1 networks"):
         train_stack(Stack([nn.Linear(WIDTH, CLASSES).double()]), features, y, [Member(), Member()], steps=1)
     with pytest.raises(InputError, match="weight_decay: .* needs one above 0, member 0 has 0.0"):
-        logistic_heads(features, y, CLASSES, [Member()])
+        logistic_probes(features, y, CLASSES, [Member()])
     with pytest.raises(InputError, match="rows: .* needs rows of two classes, member 0 has those of 1"):
-        logistic_heads(features, y, CLASSES, [Member(weight_decay=0.1, rows=np.flatnonzero(y.numpy() == 0))])
+        logistic_probes(features, y, CLASSES, [Member(weight_decay=0.1, rows=np.flatnonzero(y.numpy() == 0))])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.test_fused import worn
+from tests.training.test_batchnorm_folding import worn
 from tests.training.world import DATA, rows_of
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ from crosswind.methods.base import Method, Output
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model
 from crosswind.training.loader import EvaluationRows
-from crosswind.training.neighbours import label_counts, neighbour_labels, neighbour_transform
+from crosswind.training.neighbour_votes import label_counts, neighbour_labels, neighbour_transform
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS
 
