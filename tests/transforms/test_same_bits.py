@@ -13,7 +13,7 @@ from tests.transforms.pictures import assert_same_bits, pictures
 from crosswind.core.registry import listing, load
 from crosswind.core.seeds import hash64
 from crosswind.transforms import geometry, layout
-from crosswind.transforms.corruptions import blur, filters, motion
+from crosswind.transforms.corruptions import blur, filters
 
 KEYS = hash64(np.arange(32), 1)
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -37,8 +37,8 @@ def test_the_same_bits_always(name: str, settings: dict[str, Any], channels: int
     whole = transform(x, KEYS)
     assert_same_bits(lambda images, rows: transform(images, KEYS[rows]), x)
     assert torch.equal(transform(x[:, :, ::2, ::2].contiguous(), KEYS), transform(x[:, :, ::2, ::2], KEYS))
-    for module in (layout, geometry, motion):
-        monkeypatch.setattr(module, "CHUNK", 5000)
+    for module, size in ((layout, "CHUNK"), (geometry, "CHUNK"), (blur, "SMEARED")):
+        monkeypatch.setattr(module, size, 5000)
     monkeypatch.setattr(blur, "ZOOM_COLUMNS", 7)
     monkeypatch.setattr(filters, "TILE", 16)
     assert torch.equal(transform(x, KEYS), whole)

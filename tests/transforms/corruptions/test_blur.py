@@ -14,11 +14,29 @@ from sklearn.datasets import load_sample_images
 
 from crosswind.core.registry import load
 from crosswind.core.seeds import hash64
-from crosswind.transforms.corruptions import filters, glass, motion
-from crosswind.transforms.corruptions.blur import DEFOCUS, GAUSSIAN, ZOOM, DefocusBlur, GaussianBlur, ZoomBlur, disk, zoom_line
+from crosswind.transforms.corruptions import blur, filters
+from crosswind.transforms.corruptions.blur import (
+    BANK,
+    DEFOCUS,
+    GAUSSIAN,
+    GLASS,
+    MOTION,
+    ZOOM,
+    DefocusBlur,
+    GaussianBlur,
+    GlassBlur,
+    MotionBlur,
+    ZoomBlur,
+    disk,
+    glass_choices,
+    glass_map,
+    glass_maps,
+    motion_paths,
+    motion_weights,
+    smear,
+    zoom_line,
+)  # fmt: skip
 from crosswind.transforms.corruptions.filters import gaussian_smooth, gaussian_weights, in_steps, mirrored
-from crosswind.transforms.corruptions.glass import BANK, GLASS, GlassBlur, glass_choices, glass_map, glass_maps
-from crosswind.transforms.corruptions.motion import MOTION, MotionBlur, motion_paths, motion_weights, smear
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TABLES = ("imagenet", "cifar")
@@ -195,7 +213,7 @@ def test_angles_of_motion_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.append(angles)
         return motion_paths(angles, radius)
 
-    monkeypatch.setattr(motion, "motion_paths", watched)
+    monkeypatch.setattr(blur, "motion_paths", watched)
     MotionBlur(1, "cifar")(torch.zeros(20_000, 1, 1, 1, dtype=torch.uint8), keys(20_000))
     angles = np.concatenate(drawn)
     counts = np.histogram(angles, bins=18, range=(-45, 45))[0]
@@ -206,7 +224,7 @@ def test_angles_of_motion_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_motion_looked_up_is_motion_by_views(monkeypatch: pytest.MonkeyPatch) -> None:
     x = batch(photos(40, 53)).repeat(8, 1, 1, 1)
     blurred = MotionBlur(4, "imagenet")(x, keys(16))
-    monkeypatch.setattr(motion, "_add_views", motion._add_gathered)
+    monkeypatch.setattr(blur, "_add_views", blur._add_gathered)
     assert torch.equal(MotionBlur(4, "imagenet")(x, keys(16)), blurred)
 
 
@@ -240,11 +258,11 @@ def test_a_bank_holds_256_maps_and_keys_choose(monkeypatch: pytest.MonkeyPatch) 
     pixels = np.repeat(photos(28, 28)[:1], 600, axis=0)
     assert len(np.unique(done(GlassBlur(3), pixels).reshape(600, -1), axis=0)) > 200  # 256 x (1 - exp(-600 / 256)) = 231
     again = done(GlassBlur(3), pixels[:5])
-    monkeypatch.setattr(glass, "MEMORY", 3 * 28 * 28 * 2)
+    monkeypatch.setattr(blur, "MEMORY", 3 * 28 * 28 * 2)
     glass_maps(28, 28, 2, 1, np.arange(3))
-    assert len(glass._banks[28, 28, 2, 1]) == 3 and (28, 28, 1, 1) not in glass._banks  # the one used longest ago went
+    assert len(blur._banks[28, 28, 2, 1]) == 3 and (28, 28, 1, 1) not in blur._banks  # the one used longest ago went
     glass_maps(28, 28, 2, 1, np.arange(4))
-    assert not glass._banks
+    assert not blur._banks
     assert np.array_equal(done(GlassBlur(3), pixels[:5]), again)
 
 

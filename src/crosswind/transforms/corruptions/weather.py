@@ -15,9 +15,9 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.base import Corruption
+from crosswind.transforms.corruptions.blur import motion_paths, motion_weights, smear
 from crosswind.transforms.corruptions.filters import ONE, stretched
 from crosswind.transforms.corruptions.frost_textures import image_files, textures
-from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
 from crosswind.transforms.draws import bits16, normal_quantiles, uniforms
 from crosswind.transforms.layout import on_device, parts
 
