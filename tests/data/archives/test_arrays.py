@@ -374,8 +374,8 @@ def endless(path: Path) -> None:
 
 
 DEATHS = [
-    (kill, r"ended a process of 4,096 MB of memory \(signal 11\)"),
-    (gluttony, r"ended a process of 4,096 MB of memory \(MemoryError\)"),
+    (kill, r"ended a process of 8,192 MB of memory \(signal 11\)"),
+    (gluttony, r"ended a process of 8,192 MB of memory \(MemoryError\)"),
     (endless, "does not end"),
 ]
 

@@ -80,7 +80,7 @@ def damage(label: object) -> Iterator[None]:
         raise DataError(f"{label} {what}: {reason(error)}") from None
 
 
-def tried(reader: Callable[[Path], object], path: Path, limit: int = 4 << 30, seconds: float = 3600) -> None:
+def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, seconds: float = 3600) -> None:
     """Let a child process of at most `limit` bytes of memory read a file of which nobody knows whether it is as published.
 
     `reader`: a function of a module, called with the path. Raises `DataError` with its sentence, or where the child dies.
