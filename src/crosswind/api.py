@@ -23,7 +23,7 @@ from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_set
 if TYPE_CHECKING:
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
-    from crosswind.studies.drive import Progress, Summary
+    from crosswind.studies.scheduler import Progress, Summary
     from crosswind.training.loop import Trajectory
 
 __all__ = ["StudyResults", "audit", "evaluate", "load", "prepare", "run_study", "split", "train"]
@@ -238,10 +238,10 @@ def run_study(
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
     from crosswind.studies.build import build_dataset, check_pixels
-    from crosswind.studies.drive import drive
     from crosswind.studies.engines.inline import Inline
     from crosswind.studies.engines.pool import Pool
     from crosswind.studies.plan import make_plan
+    from crosswind.studies.scheduler import drive
     from crosswind.studies.spec import load_study, study_from, study_path
     from crosswind.studies.store import Store
 

@@ -7,7 +7,7 @@ import shutil
 from collections import Counter
 
 import pytest
-from tests.studies.test_drive import done
+from tests.studies.test_scheduler import done
 from tests.studies.test_store import plan
 from tests.studies.toys import planned
 

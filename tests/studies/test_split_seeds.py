@@ -9,9 +9,9 @@ import pytest
 
 from crosswind.cli.report import tables_of
 from crosswind.core.errors import InputError
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

@@ -21,11 +21,11 @@ from crosswind.core import registry
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.reports.results import arrange
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.run import execute, read_predictions
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import json_schema, study_from
 from crosswind.studies.store import Store
 from crosswind.training.selection import RULES

@@ -12,8 +12,8 @@ import typer
 from crosswind.cli.options import DEFAULT_OUT, AsJson, Overrides, Scale, StudyWord, print_json
 
 if TYPE_CHECKING:
-    from crosswind.studies.drive import Progress, Summary
     from crosswind.studies.plan import Plan
+    from crosswind.studies.scheduler import Progress, Summary
     from crosswind.studies.store import Store
 
 __all__ = ["run_command"]
@@ -111,8 +111,8 @@ def _cores() -> int:
 
 
 def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profile: Path | None, memory: int | None) -> Summary:
-    from crosswind.studies.drive import drive
     from crosswind.studies.engines.pool import Pool
+    from crosswind.studies.scheduler import drive
 
     distinct = len({run.key for run in planned.runs})
     with Pool(JOB, min(workers, distinct), memory=memory) as engine, _Display(planned) as display:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-__all__ = ["Engine", "Event", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -30,32 +30,12 @@ from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
 from crosswind.studies.causes import cause_of
 
-__all__ = ["ONE_THREAD", "load_job", "main", "one_thread", "perform"]
-
-_THREAD_COUNTS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "POLARS_MAX_THREADS",
-)
-ONE_THREAD = dict.fromkeys(_THREAD_COUNTS, "1")
+_LIBRARIES = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
+ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 """The environment that makes libraries use one thread when they are imported."""
 
 REPORT_SECONDS = 0.25
 DETAIL_CHARACTERS = 8000
-
-Job = Callable[..., Mapping[str, Any]]
-
-
-def load_job(name: str) -> Job:
-    """The function that `package.module:function` names. Raises `RunError`."""
-    module, _, function = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise RunError(f"the job {name} cannot be loaded: {error}") from error
 
 
 def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -75,7 +55,7 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
         needed = {key: Path(path) for key, path in task["needed"].items()}
         profile = None if task["profile"] is None else Path(task["profile"])
         with one_thread():
-            call = load_job(job)
+            call = _function(job)
             result = call(task["spec"], folder, checkpoint, report, kind=task["kind"], needed=needed, profile=profile)
         # Read back while they are in memory still: it is what was written that the checksums are of.
         out |= {"kind": "finished", "result": {**_checked(result), "files": listing(folder)}}
@@ -132,7 +112,7 @@ def main(arguments: list[str]) -> int:
         try:
             task = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
-            return 0
+            return 0  # the driver has closed the socket
         event = perform(job, task, _reporter(connection, task["key"]))
         sys.stdout.flush()
         connection.send_bytes(json.dumps(event).encode())
@@ -150,6 +130,14 @@ def _reporter(connection: Connection, key: str) -> Callable[[dict[str, Any]], No
             connection.send_bytes(json.dumps({"kind": "progress", "key": key, "result": plain}).encode())
 
     return report
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise RunError(f"the job {name} cannot be loaded: {error}") from error
 
 
 def _checked(result: Any) -> dict[str, Any]:
@@ -183,14 +171,8 @@ def _end_with(parent: int, lifeline: int) -> None:
             os._exit(1)
 
     def watch() -> None:
-        while True:
-            try:
-                if not os.read(lifeline, 1):
-                    break
-            except InterruptedError:
-                continue
-            except OSError:
-                break
+        with contextlib.suppress(OSError):
+            os.read(lifeline, 1)  # nobody writes: it returns when the other end is closed
         os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(1)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
