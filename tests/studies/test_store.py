@@ -325,8 +325,12 @@ def filled(folder, n=300):
     return folder / FILE_NAME
 
 
-def _missing(folder):
-    return folder / "nowhere"
+def _written(name, content):
+    def make(folder):
+        (folder / name).write_bytes(content)
+        return folder if name == FILE_NAME else folder / name
+
+    return make
 
 
 def _folder_for_file(folder):
@@ -334,33 +338,13 @@ def _folder_for_file(folder):
     return folder
 
 
-def _text(folder):
-    (folder / FILE_NAME).write_text("a: 1\n")
-    return folder
+def _truncated(share):
+    def make(folder):
+        path = filled(folder)
+        os.truncate(path, int(path.stat().st_size * share))
+        return folder
 
-
-def _empty(folder):
-    (folder / FILE_NAME).touch()
-    return folder
-
-
-def _other_file(folder):
-    (folder / "notes.txt").write_text("dear diary")
-    return folder / "notes.txt"
-
-
-def _truncated(folder):
-    path = filled(folder)
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
-    return folder
-
-
-def _header_only(folder):
-    path = filled(folder)
-    with path.open("r+b") as file:
-        file.truncate(50)
-    return folder
+    return make
 
 
 def _scrambled(folder):
@@ -372,50 +356,36 @@ def _scrambled(folder):
     return folder
 
 
-def _other_database(folder):
-    with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as connection:
-        connection.execute("CREATE TABLE meta(name, value)")
-        connection.commit()
-    return folder
-
-
-def _schema(value):
-    def make(folder):
-        with contextlib.closing(sqlite3.connect(filled(folder))) as connection:
-            connection.execute("UPDATE meta SET value = ?", [value])
+def _changed(statement, make=filled):
+    def changed(folder):
+        make(folder)
+        with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+            connection.execute(statement)
             connection.commit()
         return folder
 
-    return make
+    return changed
 
 
-def _damaged_entry(folder):
-    with contextlib.closing(sqlite3.connect(filled(folder))) as connection:
-        connection.execute("UPDATE study_runs SET labels = '{'")
-        connection.commit()
-    return folder
-
-
-def _under_a_file(folder):
-    (folder / "file").touch()
-    return folder / "file" / "deeper"
+def _schema(value):
+    return _changed(f"UPDATE meta SET value = '{value}'")
 
 
 BAD = {
-    "missing": (_missing, "there is no store at"),
+    "missing": (lambda folder: folder / "nowhere", "there is no store at"),
     "folder for file": (_folder_for_file, "is a folder"),
-    "text": (_text, "not an SQLite database"),
-    "empty": (_empty, "is empty"),
-    "other file": (_other_file, "not an SQLite database"),
-    "truncated": (_truncated, "is damaged"),
-    "header only": (_header_only, "not an SQLite database|is damaged"),
+    "text": (_written(FILE_NAME, b"a: 1\n"), "not an SQLite database"),
+    "empty": (_written(FILE_NAME, b""), "is empty"),
+    "other file": (_written("notes.txt", b"dear diary"), "not an SQLite database"),
+    "truncated": (_truncated(0.5), "is damaged"),
+    "header only": (_truncated(0.0002), "not an SQLite database|is damaged"),
     "scrambled": (_scrambled, "is damaged"),
-    "other database": (_other_database, "not a Crosswind store"),
+    "other database": (_changed("CREATE TABLE meta(name, value)", make=Path), "not a Crosswind store"),
     "newer": (_schema("99"), "newer Crosswind"),
     "older": (_schema("0"), "schema 0"),
     "no number": (_schema("x"), "not a Crosswind store"),
-    "damaged entry": (_damaged_entry, "not JSON"),
-    "under a file": (_under_a_file, "there is no store|Not a directory"),
+    "damaged entry": (_changed("UPDATE study_runs SET labels = '{'"), "not JSON"),
+    "under a file": (lambda folder: _written("file", b"")(folder) / "deeper", "there is no store|Not a directory"),
     "mysql": (lambda _: "mysql://host/db", "not mysql://"),
     "no URL": (lambda _: "://", "postgresql://|cannot be read"),
     "no server": (lambda _: "postgresql://me:secret@127.0.0.1:1/x", "cannot be read or written"),
