@@ -43,10 +43,10 @@ from crosswind.core.types import Job
 from crosswind.shifts.split import make_split
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, build_split_plan
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

@@ -23,7 +23,7 @@ from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_set
 if TYPE_CHECKING:
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
-    from crosswind.studies.drive import Progress, Summary
+    from crosswind.studies.scheduler import Progress, Summary
     from crosswind.training.trajectory import Trajectory
 
 __all__ = ["StudyResults", "audit", "evaluate", "load", "prepare", "run_study", "split", "train"]

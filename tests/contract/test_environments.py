@@ -9,9 +9,9 @@ import pytest
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.registry import Facts, listing
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

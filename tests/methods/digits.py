@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

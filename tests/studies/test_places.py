@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.studies.toys import planned
 
-from crosswind.studies.drive import drive
 from crosswind.studies.engines import Place
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
 

@@ -17,12 +17,12 @@ import pytest
 from crosswind.core import registry
 from crosswind.core.types import digest_arrays
 from crosswind.data.budget import bounded
-from crosswind.studies.drive import drive
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.jobs import read_predictions
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

@@ -19,8 +19,8 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.studies import database
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsy
 def test_three_drivers_share_the_work(url, tmp_path):
     log_file, code = (
         tmp_path / "log",
-        "import sys; from tests.studies import toys as t; from crosswind.studies.drive import drive\n",
+        "import sys; from tests.studies import toys as t; from crosswind.studies.scheduler import drive\n",
     )
     code += "from crosswind.studies.store import Store; from crosswind.studies.engines.pool import Pool; from pathlib import Path\n"
     code += "runs = t.graph(Path(sys.argv[3]))\n"

@@ -10,9 +10,9 @@ from tests.studies.plans import of_kind
 
 from crosswind.core.errors import InputError
 from crosswind.reports.gather import gather
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

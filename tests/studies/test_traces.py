@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from crosswind.core.types import Job
-from crosswind.studies.drive import Summary, drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import Summary, drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 from crosswind.studies.traces import Traces

@@ -23,11 +23,11 @@ from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.reports.results import arrange
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.jobs import read_predictions
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import json_schema, study_from
 from crosswind.studies.store import Store
 from crosswind.training.selection import RULES

@@ -15,8 +15,8 @@ from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
-    from crosswind.studies.drive import Progress, Summary
     from crosswind.studies.plan import Plan
+    from crosswind.studies.scheduler import Progress, Summary
     from crosswind.studies.store import Store
 
 

@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Card", "Original", "card_of"]
-
 CARDS = Path(__file__).parents[1] / "data" / "sources" / "cards.toml"
 
 

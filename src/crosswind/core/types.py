@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from crosswind.core.files import check_file
 
-__all__ = ["Job", "Predictions", "canonical", "digest", "digest_arrays", "file_hash"]
-
 
 @dataclass(frozen=True)
 class Predictions:

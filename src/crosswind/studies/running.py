@@ -7,11 +7,11 @@ from pathlib import Path
 
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
-from crosswind.studies.drive import Progress, Summary, drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.jobs import WEIGHTS
 from crosswind.studies.plan import Plan
+from crosswind.studies.scheduler import Progress, Summary, drive
 from crosswind.studies.store import DONE, Store
 
 EXECUTE = "crosswind.studies.jobs:execute"

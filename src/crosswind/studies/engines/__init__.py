@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-__all__ = ["Engine", "Event", "Place", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:

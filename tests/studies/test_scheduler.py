@@ -16,11 +16,11 @@ from tests.studies.toys import JOB, graph, planned
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.drive import drive
-from crosswind.studies.drivers import process_start
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.engines.worker import one_thread
+from crosswind.studies.leases import process_start
+from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 
 
@@ -404,7 +404,7 @@ def test_workers_end_with_a_killed_driver_and_the_next_goes_on(tmp_path):
 
 def test_a_worker_in_a_long_run_ends_with_a_killed_driver(tmp_path):
     code = f"""
-from tests.studies.test_drive import done, planned
+from tests.studies.test_scheduler import done, planned
 from pathlib import Path
 done(Path({str(tmp_path / "out")!r}), [planned("long", steps=1, seconds=60, log={str(tmp_path / "log")!r})], 1)
 """

@@ -14,8 +14,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HEARTBEAT_SECONDS", "STALE_SECONDS", "Driver", "machine", "process_start"]
-
 HEARTBEAT_SECONDS = 15.0
 STALE_SECONDS = 60.0
 

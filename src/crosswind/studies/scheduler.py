@@ -1,4 +1,4 @@
-"""Drives the runs of a plan to their end: in the order of their needs, on an engine, recorded in a store.
+"""Brings the jobs of a plan to their end: in the order of their needs, on an engine, recorded in a store.
 
 A driver may be killed at any moment and started again: finished runs stay, the others go on from their checkpoints. Several
 drivers may work on one store. An exception fails its run at once, for it would come again; a run whose worker dies is tried
@@ -25,10 +25,10 @@ from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.causes import cause_of
-from crosswind.studies.drivers import HEARTBEAT_SECONDS, Driver
 from crosswind.studies.engines import Engine, Event, Task
-from crosswind.studies.ledger import Ledger
-from crosswind.studies.store import DONE, Store
+from crosswind.studies.leases import Driver
+from crosswind.studies.run_recorder import RunRecorder
+from crosswind.studies.store import DONE, ROWS, Store
 from crosswind.studies.traces import Traces
 
 POLL_SECONDS = 0.5
@@ -72,7 +72,7 @@ class Summary:
 
 def drive(
     store: Store,
-    runs: Sequence[Job],
+    jobs: Sequence[Job],
     engine: Engine,
     *,
     on_event: Callable[[Progress], None] | None = None,
@@ -80,7 +80,7 @@ def drive(
     retry_failed: bool = False,
     profile: Path | None = None,
 ) -> Summary:
-    """Execute what is not done of `runs`, which the store knows already (`Store.add_plan`).
+    """Execute what is not done of `jobs`, which the store knows already (`Store.add_plan`).
 
     `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a folder for traces of the first
     run of every data set, model and method that is executed. Raises `InputError` for needs that are
@@ -88,19 +88,18 @@ def drive(
     on SIGINT, SIGTERM and SIGHUP. However it ends, what was running is pending again.
     """
     driver = Driver.current()
-    ledger = Ledger(store, driver)
+    recorder = RunRecorder(store, driver)
     try:
-        traces = None if profile is None else Traces(profile, runs)
-        work = _Work(ledger, runs, engine, on_event, time_limit, traces)
-        with _Interrupts(engine.interruptible) as interrupts, _heart(ledger):
-            ledger.enter()
+        work = _Work(recorder, jobs, engine, on_event, time_limit, None if profile is None else Traces(profile, jobs))
+        with _Interrupts(engine.interruptible) as interrupts, recorder.beating():
+            recorder.enter()
             try:
                 return work.go(interrupts, retry_failed)
             finally:
                 with interrupts.held():
                     engine.cancel()
                     try:
-                        ledger.leave()
+                        recorder.leave()
                     except StoreError:
                         pass  # the reason is on its way already; the next driver gives back what this one had
     finally:
@@ -108,66 +107,54 @@ def drive(
 
 
 class _Work:
-    """The state of one `drive`."""
+    """The state of one `drive`. The status of a run is `waiting`, `running`, `foreign` (another driver has it) or how it ended."""
 
     def __init__(
         self,
-        ledger: Ledger,
-        runs: Sequence[Job],
+        recorder: RunRecorder,
+        jobs: Sequence[Job],
         engine: Engine,
         on_event: Callable[[Progress], None] | None,
         time_limit: float | None,
         traces: Traces | None,
     ) -> None:
-        self.ledger, self.store, self.engine = ledger, ledger.store, engine
+        self.recorder, self.store, self.engine = recorder, recorder.store, engine
         self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
-        self.runs: dict[str, Job] = {}
-        for run in runs:
-            self.runs.setdefault(run.key, run)  # one run may stand in a study twice, under two labels
-        self.position = {key: position for position, key in enumerate(self.runs)}
-        self.dependents = _dependents(self.runs, self.store)
+        self.jobs: dict[str, Job] = {}
+        for job in jobs:
+            self.jobs.setdefault(job.key, job)  # one job may stand in a study twice, under two labels
+        self.position = {key: position for position, key in enumerate(self.jobs)}
+        self.dependents = _dependents(self.jobs, self.store)
         self.following: dict[str, list[str]] = {}  # the jobs that are done right after one, in their order
-        for key, run in self.runs.items():
-            if run.follows in self.runs:
-                self.following.setdefault(run.follows, []).append(key)
+        for key, job in self.jobs.items():
+            if job.follows in self.jobs:
+                self.following.setdefault(job.follows, []).append(key)
         # What is counted, and told of: the others are steps on the way to these.
-        self.rows = {key for key, run in self.runs.items() if run.kind == "score"}
-        self.open_needs = {key: {need for need in run.needs if need in self.runs} for key, run in self.runs.items()}
-        self.ready: list[tuple[bool, int]] = []
+        self.rows = {key for key, job in self.jobs.items() if job.kind == ROWS}
+        self.open_needs = {key: {need for need in job.needs if need in self.jobs} for key, job in self.jobs.items()}
+        self.ready: list[tuple[bool, int, str]] = []
         self.again: set[str] = set()
         self.faults: dict[str, list[str]] = {}
         self.stopped = ""
-        self.order = list(self.runs)
         self.active: dict[str, float] = {}
         self.foreign: set[str] = set()
         self.status: dict[str, str] = {}
         self.took: list[float] = []
-        self.executed = 0
         self.busy = 0.0
-        self.done = self.failed = 0
+        self.executed = self.done = self.failed = 0
 
     def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
         started = time.monotonic()
         # Last in line, lest a run that fills the disk each time keeps the others from their turn.
-        self.again = {key for key, status in self.store.statuses(self.runs).items() if status == "failed"}
-        self.ledger.reopen(self.runs, retry_failed)
-        at_start = self.store.statuses(self.runs)
-        unknown = [key for key in self.runs if key not in at_start]
-        if unknown:
-            raise StoreError(f"{self.store.name} does not know the run {unknown[0]}; its plan was not added")
-        for key in self.runs:
-            if at_start[key] not in (*DONE, "failed"):
-                self.status[key] = "waiting"
-        for key, status in at_start.items():
-            if status in DONE:
-                self._is_done(key, status)
-            elif status == "running":
-                self._is_foreign(key)
-        for key, status in at_start.items():
-            if status == "failed":
-                self._has_failed(key)
-        for key in self.runs:
-            self._ready_if_free(key)
+        self.again = {key for key, status in self.store.statuses(self.jobs).items() if status == "failed"}
+        self.recorder.reopen(self.jobs, retry_failed)
+        at_start = self.store.statuses(self.jobs)
+        unknown = next((key for key in self.jobs if key not in at_start), None)
+        if unknown is not None:
+            raise StoreError(f"{self.store.name} does not know the run {unknown}; its plan was not added")
+        self.status = {key: "waiting" for key, status in at_start.items() if status in ("pending", "running")}
+        for key in sorted(self.jobs, key=lambda key: at_start[key] == "failed"):  # the failure of one ends those that wait
+            self._became(key, at_start[key])
         self._tell("", f"{self.done} of {len(self.rows)} runs are done already")
         polled = time.monotonic()
         while True:
@@ -197,42 +184,46 @@ class _Work:
 
     def _hand_out(self) -> None:
         while self.ready and not self.stopped and self.engine.idle() > 0:
-            key = self.order[heapq.heappop(self.ready)[1]]
+            key = heapq.heappop(self.ready)[-1]
             if self.status[key] != "waiting":
                 continue
-            run, out = self.runs[key], self.store.out
-            damaged = next((need for need in run.needs if self._faults(need)), None)
+            job = self.jobs[key]
+            damaged = next((need for need in job.needs if self._faults(need)), None)
             if damaged is not None:
                 why = f"of whose files {self._faults(damaged)[0]}; `crosswind check --repair` has it done again"
-                self.ledger.blocked([key], damaged, why)
-                self._after_failure(key, f"needs {damaged[:12]}, {why}")
-                continue
-            if not self.ledger.claim(key):
-                self._is_foreign(key)
-                continue
-            following = self._followers(key)
-            fresh = {name: staging_folder(out, self.ledger.driver.id, name) for name in (key, *following)}
-            trace = None if self.traces is None else self.traces.path(run)
-            others = [self._task(self.runs[name], fresh) for name in following]
-            task = replace(self._task(run, fresh), limit=self.time_limit, profile=trace, following=others)
-            self.status[key] = "running"
-            self.active[key] = time.monotonic()
-            self.engine.submit(task)
-            self._tell(key, "started")
+                self.recorder.blocked([key], damaged, why)
+                self._became(key, "failed", f"failed: needs {damaged[:12]}, {why}")
+            elif not self.recorder.claim(key):
+                self._became(key, "running")
+            else:
+                self.status[key] = "running"
+                self.active[key] = time.monotonic()
+                trace = None if self.traces is None else self.traces.path(job)
+                following = [self._task(self.jobs[name], self._go(key)) for name in self._followers(key)]
+                task = replace(self._task(job), limit=self.time_limit, profile=trace, following=following)
+                self.engine.submit(task)
+                self._tell(key, "started")
 
     def _followers(self, key: str) -> list[str]:
         return [name for name in self.following.get(key, ()) if self.status.get(name) == "waiting"]
 
-    def _counts(self, key: str) -> bool:
-        """Whether a job, with those that follow it, is one that a summary counts as executed."""
-        return self.runs[key].kind == "fit" or not self.rows.isdisjoint((key, *self._followers(key)))
+    def _go(self, key: str) -> tuple[str, ...]:
+        """The jobs that are done in one go, and recorded together."""
+        return (key, *self._followers(key))
 
-    def _task(self, run: Job, fresh: Mapping[str, Path]) -> Task:
-        """`fresh`: the folders of the jobs that are done in one go."""
+    def _counts(self, key: str) -> bool:
+        """Whether a go is one that a summary counts as executed."""
+        return self.jobs[key].kind == "fit" or not self.rows.isdisjoint(self._go(key))
+
+    def _task(self, job: Job, fresh: Sequence[str] = ()) -> Task:
+        """`fresh`: the jobs of the go, whose files are not in their place yet."""
         out = self.store.out
-        needed = {need: str(fresh.get(need) or artifact_folder(out, need)) for need in run.needs}
-        checkpoint = str(checkpoint_folder(out, run.key) / "state.safetensors")
-        return Task(run.key, run.kind, run.spec, str(fresh[run.key]), checkpoint, needed)
+        needed = {need: str(self._staged(need) if need in fresh else artifact_folder(out, need)) for need in job.needs}
+        checkpoint = str(checkpoint_folder(out, job.key) / "state.safetensors")
+        return Task(job.key, job.kind, job.spec, str(self._staged(job.key)), checkpoint, needed)
+
+    def _staged(self, key: str) -> Path:
+        return staging_folder(self.store.out, self.recorder.driver.id, key)
 
     def _handle(self, event: Event) -> None:
         key = event.key
@@ -243,68 +234,72 @@ class _Work:
         self.executed += self._counts(key)
         self.busy += event.seconds
         if self.traces is not None and event.kind != "lost":
-            self.traces.ended(self.runs[key], event.result if event.kind == "finished" else None)
-        if event.kind != "finished":
-            # First of all, since it may be what fills the disk that the reason has to be written to.
-            for name in (key, *self._followers(key)):
-                shutil.rmtree(staging_folder(self.store.out, self.ledger.driver.id, name), ignore_errors=True)
+            self.traces.ended(self.jobs[key], event.result if event.kind == "finished" else None)
         if event.kind == "finished":
             self._record(event)
-        elif event.kind in ("failed", "fault"):
-            self._fail(event, event.reason)
+            return
+        # First of all, since it may be what fills the disk that the reason has to be written to.
+        for name in self._go(key):
+            shutil.rmtree(self._staged(name), ignore_errors=True)
+        if event.kind != "lost":
+            self._fail(event)
             if event.kind == "fault":  # other runs would have it too, told of or not
                 raise InternalError(event.reason)
-        elif self.ledger.lost(key, event.reason, event.detail, event.worker, event.cause, self._followers(key)):
+        elif self.recorder.lost(key, event.reason, event.detail, event.worker, event.cause, self._followers(key)):
             self.executed -= self._counts(key)
-            self.status[key] = "waiting"
-            self._push(key)
-            self._tell(key, f"is tried once more: {event.reason}")
+            self._became(key, "pending", f"is tried once more: {event.reason}")
         else:
-            self._after_failure(key, event.reason)
+            self._became(key, "failed", f"failed: {event.reason}")
 
     def _record(self, event: Event) -> None:
-        staged = staging_folder(self.store.out, self.ledger.driver.id, event.key)
+        staged, status = self._staged(event.key), str(event.result["status"])
         try:
-            ours = self.ledger.finished(event.key, event.result, event.seconds, staged, event.worker)
+            ours = self.recorder.finished(event.key, event.result, event.seconds, staged, event.worker)
         except StoreError as error:
             # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
-            for name in (event.key, *event.result.get("following", {})):
-                shutil.rmtree(staged.with_name(name), ignore_errors=True)
-            self._fail(replace(event, cause=cause_of(error) or "system"), f"its result could not be stored: {error}")
+            for name in self._go(event.key):
+                shutil.rmtree(self._staged(name), ignore_errors=True)
+            self._fail(replace(event, reason=f"its result could not be stored: {error}", cause=cause_of(error) or "system"))
             return
-        if not ours:
-            self._is_foreign(event.key)
-            return
-        self.took.append(event.seconds)
-        for name, result in event.result.get("following", {}).items():
-            self._is_done(name, str(result["status"]))
-        self._is_done(event.key, str(event.result["status"]))
-        self._tell(event.key, str(event.result["status"]))
-
-    def _fail(self, event: Event, reason: str) -> None:
-        following = self._followers(event.key)
-        if self.ledger.failed(event.key, reason, event.detail, event.seconds, event.worker, event.cause, following):
-            self._after_failure(event.key, reason)
+        if ours:
+            self.took.append(event.seconds)
+            for name, result in event.result.get("following", {}).items():
+                self._became(name, str(result["status"]))
+            self._became(event.key, status, status)
         else:
-            self._is_foreign(event.key)
+            self._became(event.key, "running")
+
+    def _fail(self, event: Event) -> None:
+        told = event.reason, event.detail, event.seconds, event.worker, event.cause
+        if self.recorder.failed(event.key, *told, self._followers(event.key)):
+            self._became(event.key, "failed", f"failed: {event.reason}")
+        else:
+            self._became(event.key, "running")
         if event.cause == "disk" and not self.stopped:
             self.stopped = f"{self.store.name}: the disk is full, so no more runs are begun; free space and give the command again"
 
-    def _after_failure(self, key: str, reason: str) -> None:
-        self._has_failed(key)
-        self._tell(key, f"failed: {reason}")
-
-    def _is_done(self, key: str, status: str) -> None:
+    def _became(self, key: str, status: str, message: str = "") -> None:
+        """Take note of what the store says of a run that is not executed here now, and tell of it if there is a message."""
         self.foreign.discard(key)
-        self.status[key] = status
-        self.done += key in self.rows
-        for dependent in self.dependents[key]:
-            self.open_needs[dependent].discard(key)
-            self._ready_if_free(dependent)
+        if status in DONE:
+            self.status[key] = status
+            self.done += key in self.rows
+            for dependent in self.dependents[key]:
+                self.open_needs[dependent].discard(key)
+                self._ready_if_free(dependent)
+        elif status == "failed":
+            self._has_failed(key)
+        elif status == "running":
+            self.status[key] = "foreign"
+            self.foreign.add(key)
+        else:
+            self.status[key] = "waiting"
+            self._ready_if_free(key)
+        if message:
+            self._tell(key, message)
 
     def _has_failed(self, key: str) -> None:
         """Count the failure of `key` and fail what needs it."""
-        self.foreign.discard(key)
         blocked, todo = [], [key]
         while todo:
             for dependent in self.dependents[todo.pop()]:
@@ -315,14 +310,11 @@ class _Work:
         self.status[key] = "failed"
         self.failed += sum(name in self.rows for name in (key, *blocked))
         if blocked:
-            self.ledger.blocked(blocked, key)
+            self.recorder.blocked(blocked, key)
 
     def _ready_if_free(self, key: str) -> None:
         if self.status.get(key) == "waiting" and not self.open_needs[key]:
-            self._push(key)
-
-    def _push(self, key: str) -> None:
-        heapq.heappush(self.ready, (key in self.again, self.position[key]))
+            heapq.heappush(self.ready, (key in self.again, self.position[key], key))
 
     def _faults(self, need: str) -> list[str]:
         """What is wrong with the files of a finished run that others start from; they are read once."""
@@ -330,24 +322,12 @@ class _Work:
             self.faults[need] = self.store.faults(need, self.store.run(need)["files"], read=True)
         return self.faults[need]
 
-    def _is_foreign(self, key: str) -> None:
-        self.status[key] = "foreign"
-        self.foreign.add(key)
-
     def _look_at_foreign(self) -> None:
         """What other drivers did with the runs that they had; what dead ones left is ours to claim."""
-        self.ledger.reclaim()
+        self.recorder.reclaim()
         for key, status in self.store.statuses(self.foreign).items():
-            if status in DONE:
-                self._is_done(key, status)
-                self._tell(key, f"{status}, by another driver")
-            elif status == "failed":
-                self._has_failed(key)
-                self._tell(key, "failed, by another driver")
-            elif status == "pending":
-                self.foreign.discard(key)
-                self.status[key] = "waiting"
-                self._ready_if_free(key)
+            if status != "running":
+                self._became(key, status, "" if status == "pending" else f"{status}, by another driver")
 
     def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
         if self.on_event is not None:
@@ -407,40 +387,18 @@ class _Interrupts:
             raise KeyboardInterrupt(number)
 
 
-@contextlib.contextmanager
-def _heart(ledger: Ledger) -> Iterator[None]:
-    """Beat for the driver from a thread, since a run in this process may take hours."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(HEARTBEAT_SECONDS):
-            try:
-                ledger.heartbeat()
-            except StoreError:
-                pass  # a store that cannot be written stops the driver when it next records something, with the reason
-
-    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def _dependents(runs: Mapping[str, Job], store: Store) -> dict[str, list[str]]:
-    """For each run those that need it. A need outside the plan must be done in the store already."""
-    out: dict[str, list[str]] = {key: [] for key in runs}
-    outside = {need for run in runs.values() for need in run.needs if need not in runs}
-    done = {key for key, status in store.statuses(outside).items() if status in DONE}
-    for key, run in runs.items():
-        for need in run.needs:
-            if need in runs:
+def _dependents(jobs: Mapping[str, Job], store: Store) -> dict[str, list[str]]:
+    """For each job those that need it. A need outside the plan must be done in the store already."""
+    out: dict[str, list[str]] = {key: [] for key in jobs}
+    outside = store.statuses({need for job in jobs.values() for need in job.needs if need not in jobs})
+    for key, job in jobs.items():
+        for need in job.needs:
+            if need in jobs:
                 out[need].append(key)
-            elif need not in done:
+            elif outside.get(need) not in DONE:
                 raise InputError("runs", f"the run {key} needs {need}, which is neither in the plan nor finished in the store")
     try:
-        graphlib.TopologicalSorter({key: run.needs for key, run in runs.items()}).prepare()
+        graphlib.TopologicalSorter({key: job.needs for key, job in jobs.items()}).prepare()
     except graphlib.CycleError as error:
         raise InputError("runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}") from None
     return out
