@@ -156,7 +156,7 @@ def compare(name: str, old: Mapping[str, Any]) -> tuple[list[Difference], str]:
     except Exception as error:
         traceback.print_exc()
         return [Difference(f"{name}/", "", "figures", f"{type(error).__name__}: {error}")], "it could not be computed"
-    told = f"{len(found)} differences" if found else "equal"
+    told = f"{len(found)} differences" if found else "equal" if old or not added else "not in the record yet"
     more = [f"{reworded} sentences worded otherwise"] * bool(reworded) + [f"{added} new figures"] * bool(added)
     return found, ", ".join([told, *more, f"{time.perf_counter() - began:.0f} s"])
 
