@@ -77,7 +77,8 @@ def test_number_of_modules_is_plausible() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=_dotted)
 def test_all_lists_the_public_definitions(path: Path) -> None:
     listed, public, bound = _exports(ast.parse(path.read_text(encoding="utf-8")))
-    assert listed is not None, f"{_dotted(path)} has no __all__"
+    if listed is None:  # then what has no underscore is public
+        return
     assert len(set(listed)) == len(listed)
     assert public <= set(listed), f"public but not in __all__: {sorted(public - set(listed))}"
     assert set(listed) <= bound, f"in __all__ but not defined here: {sorted(set(listed) - bound)}"

@@ -16,7 +16,7 @@ from typing import Any
 from crosswind.core.errors import InputError, one_line
 from crosswind.reports.drawing import Figure, filled, named_colour, number, save, template, text, tip
 from crosswind.shifts.audit import KINDS, SIZES, AttributeAudit, Audit, Interval
-from crosswind.shifts.audit.words import audit_text
+from crosswind.shifts.audit.findings import audit_text
 
 __all__ = ["PICTURES", "audit_figure", "audit_page", "panels", "write_audit"]
 
