@@ -112,5 +112,7 @@ def test_where_no_even_table_exists_the_label_comes_first() -> None:
 def test_whole_expectations_are_taken_as_they_are() -> None:
     expected = np.array([[2.0, 3.0 - 1e-12], [0.0, 1.0]])
     assert controlled_rounding(expected, 0).tolist() == [[2, 3], [0, 1]]
+    for total in (0, 2):  # no part is rounded up, or every part
+        assert controlled_rounding(np.array([0.6, 0.4]), 0, total).tolist() == [total // 2] * 2
     with pytest.raises(ValueError, match="cannot be rounded"):
         controlled_rounding(np.array([0.5, 0.5]), 0, 3)
