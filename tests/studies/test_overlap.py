@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.fashion_mnist import FashionMnist
 from crosswind.data.sources.mnist import Mnist
 from crosswind.data.sources.pacs import Pacs
-from crosswind.shifts.split import make, make_split
+from crosswind.shifts.split import make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study, json_schema, load_study, study_from
@@ -158,7 +159,7 @@ def test_a_plan_says_what_is_left_out_and_its_key_tells(monkeypatch: pytest.Monk
     datasets, found = rows_by_role(next(whole_specs(allowed)))
     assert [len(rows) for role, source, rows in found if source == "dark"] == [1797]
     told = plan.runs[0].key
-    monkeypatch.setattr(make._Study, "pictures", lambda study: None)
+    monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
     assert make_plan(study_from(RENDITIONS)).runs[0].key != told
 
 
@@ -171,7 +172,7 @@ def test_keys_of_studies_of_one_source_do_not_know_of_it(monkeypatch: pytest.Mon
     }
     (run,) = make_plan(study_from(alone)).runs
     assert all("overlap" not in spec["split"] for spec in whole_specs(make_plan(study_from(alone))))
-    monkeypatch.setattr(make._Study, "pictures", lambda study: None)
+    monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
     assert make_plan(study_from(alone)).runs[0].key == run.key
 
 

@@ -14,7 +14,7 @@ from crosswind.core.errors import InputError, one_line
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, save, templates, text, tips
 from crosswind.reports.tables import distinct
 from crosswind.shifts.audit import KINDS, SIZES, AttributeAudit, Audit
-from crosswind.shifts.audit.words import audit_text
+from crosswind.shifts.audit.findings import audit_text
 
 PICTURES = (".svg", ".pdf", ".png", ".html")
 MOST_SHOWN = 60

@@ -17,10 +17,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.shifts.audit.loglinear import Factor, Fit, Pool, fit, log_tail, rake, score_test
 from crosswind.shifts.audit.measures import cramers_v, total_variation
-from crosswind.shifts.audit.model import Factor, Fit, Pool, fit, log_tail, rake, score_test
-
-__all__ = ["Explanation", "Part", "explain"]
 
 Floats = NDArray[np.float64]
 

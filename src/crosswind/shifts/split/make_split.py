@@ -12,25 +12,19 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.seeds import seed_of
-from crosswind.core.types import canonical, digest_arrays
+from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import Attribute
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import NormalForm, Shift
 from crosswind.shifts.draw import ALL_ROWS, Draw
-from crosswind.shifts.split.allot import Allotment, Fields, allot
+from crosswind.shifts.split.assign_roles import Deal, Other, Pool, deal_of, deal_others
+from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followed, left_out
 from crosswind.shifts.split.check import check_set
-from crosswind.shifts.split.deal import ROLES, Deal, Pool, deal_of, regrouped
-from crosswind.shifts.split.index import CellIndex, cell_index
-from crosswind.shifts.split.laws import class_map, followed, left_out, visit_law
-from crosswind.shifts.split.others import Other, deal_others
+from crosswind.shifts.split.index import CellIndex, cell_index, class_map
 from crosswind.shifts.split.pictures import joined_units
-from crosswind.shifts.split.plan import LAWS, SetPlan, SplitPlan, parse_sampler
-from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows
+from crosswind.shifts.split.plan import LAWS, ROLES, SetPlan, SplitPlan
+from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows, visit_law
 from crosswind.shifts.split.sampling import Grouping, default_attributes, grouping, sampling_weights
-
-__all__ = ["make_split", "plan_counts"]
-
-_ALL_ROLES = frozenset(ROLES)
 
 
 def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int) -> Split:
@@ -43,20 +37,22 @@ def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: Split
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
-    fresh = {name: part for name, part in parts.items() if part.role != "test"}
-    drawn = dict(zip(fresh, draw_rows(list(fresh.values())), strict=True))
+    fresh = [part for part in parts.values() if part.role != "test"]  # test sets are kept with the deal
+    drawn = {part.name: rows for part, rows in zip(fresh, draw_rows(fresh), strict=True)}
     flips: dict[str, int] = {}
-    train = study.row_set(parts["train"], drawn["train"], seed, flips)
-    validation, evaluation = {}, {}
-    for name, part in parts.items():
-        if part.role == "test":
-            evaluation[name] = study.test_set(part)
-        elif part.role == "validation":
-            validation[name] = study.row_set(part, drawn[name], seed, {})
-        elif name != "train":
-            evaluation[name] = study.row_set(part, drawn[name], seed, {})
+    rows = {
+        name: study.row_set(part, drawn[name], seed, flips) if name in drawn else study.test_set(part)
+        for name, part in parts.items()
+    }
     return Split(
-        train, validation, evaluation, study.label.values, study.warnings(parts), plan.shift.notes(study.index.cells), flips, parts
+        rows["train"],
+        {name: rows[name] for name, part in parts.items() if part.role == "validation"},
+        {name: rows[name] for name, part in parts.items() if part.role != "validation" and name != "train"},
+        study.label.values,
+        study.warnings(parts),
+        plan.shift.notes(study.index.cells),
+        flips,
+        parts,
     )
 
 
@@ -77,12 +73,13 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
     rows = {name: part.allotment.total for name, part in parts.items()}
-    by_role = {role: sum(rows[name] for name, part in parts.items() if part.role == role) for role in ("validation", "test")}
+    by_cell = {name: part.allotment.counts.sum(axis=0).reshape(part.cells.shape) for name, part in parts.items()}
+    train = parts["train"]
     return {
         "train_rows": rows["train"],
-        "train_shared": parts["train"].shared,
-        "validation_rows": by_role["validation"],
-        "test_rows": by_role["test"],
+        "train_shared": train.shared,
+        "validation_rows": sum(rows[name] for name, part in parts.items() if part.role == "validation"),
+        "test_rows": sum(rows[name] for name, part in parts.items() if part.role == "test"),
         "cells": int(study.form.support.sum()),
         "follow": sorted(name for name, part in parts.items() if part.follows),
         "sets": {name: number for name, number in rows.items() if name != "train"},
@@ -90,18 +87,14 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "warnings": list(study.warnings(parts)),
         "notes": list(plan.shift.notes(study.index.cells)),
         "study_cells": study.index.cells,
-        "train_cells": parts["train"].cells,
-        "train_counts": parts["train"].allotment.counts.sum(axis=0).reshape(parts["train"].cells.shape),
-        "train_visits": parts["train"].allotment.visits(),
+        "train_cells": train.cells,
+        "train_counts": by_cell["train"],
+        "train_visits": train.allotment.visits(),
         "groups": study.groups,
         "environments": study.environments,
         "test_cells": study.test_law(),
         "pictures": study.pictures(),
-        "test_counts": {
-            name: (part.cells, part.allotment.counts.sum(axis=0).reshape(part.cells.shape))
-            for name, part in parts.items()
-            if part.role == "test"
-        },
+        "test_counts": {name: (part.cells, by_cell[name]) for name, part in parts.items() if part.role == "test"},
     }
 
 
@@ -119,9 +112,9 @@ class _Study:
         self.label: Attribute = self.index.cells.label
         if plan.label_noise is not None:
             plan.label_noise.check(len(self.label.values), "label_noise")
-        self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, _ALL_ROLES, plan.overlap == "allowed")
+        self.deal = deal_of(self.index, self.dataset, plan.roles, plan.split_seed, frozenset(ROLES), plan.overlap == "allowed")
         # Another seed of the same shift finds its normal form ready.
-        key = ("shift", canonical(plan.shift.describe()))
+        key = ("shift", repr(plan.shift))
         if key not in self.index.kept:
             form = plan.shift.normal_form(self.index.cells, "shift")
             self.index.kept[key] = (form, default_attributes(self.index.cells, form, plan.shift.attributes()))
@@ -139,16 +132,13 @@ class _Study:
         parts = {"train": train}
         for name, item in self.plan.sets.items():
             part = self._part(name, item, train, seed)
-            if part is None:
-                share = self.plan.roles.validation_share
-                few = (
-                    ""
-                    if share is None or not self._deal(item.source or self.main).pool("validation").total
-                    else (f", a share of {float(share):g} beside {allotment.total} training rows, is less than half a row")
-                )
-                self.missing.append(f"set {name!r} has no rows: roles.validation{few or ' leaves none'}")
-            else:
+            if part is not None:
                 parts[name] = part
+                continue
+            why, share = " leaves none", self.plan.roles.validation_share
+            if share is not None and self._deal(item.source or self.main).pool("validation").total:
+                why = f", a share of {float(share):g} beside {allotment.total} training rows, is less than half a row"
+            self.missing.append(f"set {name!r} has no rows: roles.validation{why}")
         return parts
 
     def _draw(self) -> Draw:
@@ -179,10 +169,9 @@ class _Study:
             return self._fresh(name, item, source, train, seed)
         # Test rows depend on the split seed alone, so every run of a study finds them ready.
         deal = self._deal(source)
-        law: Any = self.plan.shift.describe() if isinstance(item.law, str) else None
-        if item.law == "train":
-            law = [law, self._draw().describe()]  # how much training draws decides what there is of it to follow
-        key = ("part", name, source, canonical(item.describe()), canonical(law), self.label)
+        law = repr(self.plan.shift) if isinstance(item.law, str) else ""
+        # How much training draws decides what there is of it to follow.
+        key = ("part", name, source, repr(item), law, self._draw() if item.law == "train" else None, self.label)
         if key not in deal.kept:
             deal.kept[key] = self._fresh(name, item, source, train, seed)
         part: Part | None = deal.kept[key]
@@ -244,7 +233,7 @@ class _Study:
             return pool
         # The law speaks of attributes that do not cut the study's cells: the role's rows are counted anew under both.
         names = (*pool.cells.names[1:], *extra)
-        return regrouped(pool, dataset, _index(dataset, self.plan.label, names, f"{field}.law"))
+        return pool.under(_index(dataset, self.plan.label, names, f"{field}.law"))
 
     def _deal(self, source: str) -> Deal:
         if source == self.main:
@@ -308,12 +297,10 @@ class _Study:
             step = (int(name in self.groups), int(name in self.environments))
         elif values > 1:
             rows = drawn.base * values + drawn.cell % values
-        weight = np.full(len(label), 1.0 / max(len(label), 1))
-        sampler = parse_sampler(self.plan.sampler)
-        sampler = sampler if isinstance(sampler, str) else "mixture"
+        weight, sampler = np.full(len(label), 1.0 / max(len(label), 1)), "uniform"
         if part.name == "train":
-            tests = self.test_law()
-            weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, tests, law, step[0])
+            sampler = self.plan.sampler if isinstance(self.plan.sampler, str) else "mixture"
+            weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self.test_law(), law, step[0])
         made = RowSet(
             part.source,
             rows,
@@ -328,7 +315,7 @@ class _Study:
             law,
             step,
             environments.sizes,
-            sampler if part.name == "train" else "uniform",
+            sampler,
         )
         check_set(part, drawn, made, self._deal(part.source), groups, noisy=label is not true)
         return made

@@ -8,9 +8,9 @@ from benchmarks.audit import Composition, columns_of
 from tests.shifts.worlds import cells_of
 
 from crosswind.shifts.audit import KINDS
-from crosswind.shifts.audit.explain import explain
-from crosswind.shifts.audit.judge import judge
-from crosswind.shifts.audit.model import Pool
+from crosswind.shifts.audit.attribution import explain
+from crosswind.shifts.audit.loglinear import Pool
+from crosswind.shifts.audit.verdicts import judge
 from crosswind.shifts.base import parse_shift
 
 SC, LDD, UDS, LABEL = KINDS

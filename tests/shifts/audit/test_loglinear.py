@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from crosswind.shifts.audit.model import Factor, Pool, fit, log_tail, rake, score_test
+from crosswind.shifts.audit.loglinear import Factor, Pool, fit, log_tail, rake, score_test
 
 
 def pool_of(train: list[list[float]], target: list[list[float]]) -> Pool:

@@ -14,9 +14,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.shifts.audit.model import Pool
-
-__all__ = ["Column", "Pooled", "Unseen", "find_unseen", "pooled"]
+from crosswind.shifts.audit.loglinear import Pool
 
 Ints = NDArray[np.int64]
 

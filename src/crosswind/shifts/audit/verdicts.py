@@ -1,4 +1,4 @@
-"""From measures and explanations to verdicts."""
+"""The audit of two tables: from measures and attributions to verdicts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import InputError
 from crosswind.core.seeds import stream
-from crosswind.shifts.audit import words
-from crosswind.shifts.audit.explain import Explanation, Part, explain
-from crosswind.shifts.audit.findings import KINDS, LEAST, LEVEL, SIZES, AttributeAudit, Value, Verdict
+from crosswind.shifts.audit import messages
+from crosswind.shifts.audit.attribution import Explanation, Part, explain
+from crosswind.shifts.audit.contingency import Column, Pooled, Unseen, find_unseen, pooled
+from crosswind.shifts.audit.findings import KINDS, LEAST, LEVEL, SIZES, AttributeAudit, Audit, Value, Verdict
 from crosswind.shifts.audit.measures import (
     Interval,
     cramers_v,
@@ -24,17 +26,52 @@ from crosswind.shifts.audit.measures import (
     v_interval,
     variation_interval,
 )
-from crosswind.shifts.audit.pooling import Column, Pooled, Unseen, find_unseen, pooled
-
-__all__ = ["judge"]
+from crosswind.shifts.audit.tables import read_tables, split_tables
+from crosswind.shifts.split import Split
 
 SC, LDD, UDS, LABEL = KINDS
 
 Counts = NDArray[np.float64]
 
 
+def audit(
+    train: Any,
+    target: Any,
+    label: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    names: Sequence[str] = (),
+    seed: int = 0,
+) -> Audit:
+    """Which shifts lie between a training table and a target table, or between the sets of a split; see `crosswind.audit`."""
+    for name, given in (("columns", columns), ("names", names)):
+        if isinstance(given, str):
+            raise InputError(name, f"must be a list of columns, not {given!r}")
+    if isinstance(train, Split):
+        if not isinstance(target, str):
+            raise InputError("target", "must name a set of the split", [*train.validation, *train.evaluation])
+        tables = split_tables(train, target, columns, seed)
+        if label is not None and label != tables.label:
+            raise InputError("label", f"the split's label is {tables.label!r}, not {label!r}")
+    else:
+        if not isinstance(label, str):
+            raise InputError("label", "names the column of the label, and is missing")
+        tables = read_tables(train, target, label, columns, names)
+    found, notes = judge(tables.columns, tables.labelled, seed)
+    first = tables.columns[0]
+    return Audit(
+        tables.label,
+        len(first.train),
+        len(first.target),
+        found[0] if tables.labelled else None,
+        tuple(found[1:]),
+        tables.skipped,
+        (*tables.notes, *notes),
+    )
+
+
 def judge(columns: Sequence[Column], labelled: bool = True, seed: int = 0) -> tuple[list[AttributeAudit], list[str]]:
-    """The audits of all columns, and notes in words. The first column is the label; constant where the target has none."""
+    """The audits of all columns, and notes in messages. The first column is the label; constant where the target has none."""
     case = _Case(columns, labelled, seed)
     return [_Judge(case, place).audit() for place in range(len(columns))], list(case.pool.notes if case.pool else ())
 
@@ -165,21 +202,25 @@ class _Judge:
             return Verdict(SC, "no shift", "training shows one value or one class only")
         part = self.part
         if part is None:
-            said = words.few_rows(self.n, self.m)
-            return (
-                Verdict(SC, "no shift", words.v_none(raw), raw) if raw.high < SIZES[SC] else Verdict(SC, "cannot tell", said, raw)
-            )
+            return self._unfitted(SC, messages.v_none(raw), raw)
         p, least, size = self.p(SC), LEAST[SC], SIZES[SC]
         left = Interval(part.v_left, part.v_left - raw.value + raw.low, part.v_left + raw.high - raw.value)
         if p < LEVEL and left.value >= least:
-            return Verdict(SC, "shift", words.correlated(self.label, self.column, self.tables, left), left, p)
+            return Verdict(SC, "shift", messages.correlated(self.label, self.column, self.tables, left), left, p)
         if raw.low > least / 2 and left.value < raw.value / 2:
             own = part.low or part.drifts or bool(self.item.codes)
             sources = (*(["its own rare or unseen values"] if own else []), *self.case.sources(part)) or (self.label.name,)
-            return Verdict(SC, "follows", words.v_follows(raw, left, sources, self._twin(sources)), left, p, sources)
+            words = messages.follows(f"V is {raw.value:.2f} higher in training", left, sources, self._twin(sources))
+            return Verdict(SC, "follows", words, left, p, sources)
         if left.high < size:
-            return Verdict(SC, "no shift", words.v_none(left, p < LEVEL and abs(left.value) < least), left, p)
-        return Verdict(SC, "cannot tell", words.v_unclear(left, size, self.n, self.m), left, p)
+            return Verdict(SC, "no shift", messages.v_none(left, p < LEVEL and abs(left.value) < least), left, p)
+        return Verdict(SC, "cannot tell", messages.unclear("V differs by", left, size, self.n, self.m), left, p)
+
+    def _unfitted(self, kind: str, no_shift: str, raw: Interval) -> Verdict:
+        """The verdict of a column that has no place in the pool, from what was measured alone."""
+        if raw.high < SIZES[kind]:
+            return Verdict(kind, "no shift", no_shift, raw)
+        return Verdict(kind, "cannot tell", messages.few_rows(self.n, self.m), raw)
 
     def _drift(self, kind: str) -> Verdict:
         if not self.place and not self.case.labelled:
@@ -188,42 +229,40 @@ class _Judge:
         only = self.train[self.item.only].sum() / self.n
         if only >= least and self.item.only_sure:
             share = share_interval(int(self.train[self.item.only].sum()), self.n)
-            return Verdict(kind, "shift", words.only_in_training(self.values, self.item.only), share, 0.0)
+            return Verdict(kind, "shift", messages.only_in_training(self.values, self.item.only), share, 0.0)
         seen = [code for code in range(len(self.train)) if code not in self.item.codes and code not in self.item.only]
         if len(seen) < 2:
             return Verdict(kind, "no shift", "one value only is on both sides")
         raw = variation_interval(self.train[seen], self.target[seen], self.stream("TV of seen values"))
         part = self.part
         if part is None:
-            said = words.few_rows(self.n, self.m)
-            return (
-                Verdict(kind, "no shift", words.tv_none(raw), raw) if raw.high < size else Verdict(kind, "cannot tell", said, raw)
-            )
+            return self._unfitted(kind, messages.tv_none(raw), raw)
         p = self.p(kind)
         # Reweighting adds distance by chance; what no test finds is not more than was measured.
         tv = part.tv_left if p < LEVEL else min(part.tv_left, raw.value)
         left = Interval(tv, max(0.0, tv - raw.value + raw.low), tv + raw.high - raw.value)
         moved = homogeneity(self.train[seen], self.target[seen]) < math.log(LEVEL)  # whatever explains it
         if p < LEVEL and moved and left.value >= least and raw.value >= least:
-            said = words.drifted(self.values, seen, self.label.name if part.with_label else None)
+            said = messages.drifted(self.values, seen, self.label.name if part.with_label else None)
             return Verdict(kind, "shift", said, left, p)
         if moved and raw.value >= least and left.value < raw.value / 2:
             own = part.matched is not None and self.place
             sources = (*([f"its own pairs with {self.label.name}"] if own else []), *self.case.sources(part))
             sources = sources or ((self.label.name,) if self.place else ("the attributes",))
-            return Verdict(kind, "follows", words.tv_follows(raw, left, sources, self._twin(sources)), left, p, sources)
+            words = messages.follows(f"shares differ by {raw.value:.2f}", left, sources, self._twin(sources))
+            return Verdict(kind, "follows", words, left, p, sources)
         if left.high < size:
-            return Verdict(kind, "no shift", words.tv_none(left), left, p)
-        return Verdict(kind, "cannot tell", words.tv_unclear(left, size, self.n, self.m), left, p)
+            return Verdict(kind, "no shift", messages.tv_none(left), left, p)
+        return Verdict(kind, "cannot tell", messages.unclear("shares differ by", left, size, self.n, self.m), left, p)
 
     def _unseen(self) -> Verdict:
         item = self.item
         share, p = share_interval(item.rows, self.m), self.p(UDS)
         if item.sure:
-            return Verdict(UDS, "shift", words.unseen(self.values, item.sure, item.codes), share_interval(item.left, self.m), p)
+            return Verdict(UDS, "shift", messages.unseen(self.values, item.sure, item.codes), share_interval(item.left, self.m), p)
         if item.source is not None:
             source = self.case.columns[item.source].name
-            return Verdict(UDS, "follows", words.unseen_follows(self.values, item.codes, source), share, p, (source,))
+            return Verdict(UDS, "follows", messages.unseen_follows(self.values, item.codes, source), share, p, (source,))
         if share.high < SIZES[UDS]:
-            return Verdict(UDS, "no shift", words.unseen_none(self.values, item.codes, self.n), share, p)
-        return Verdict(UDS, "cannot tell", words.unseen_unclear(self.values, item.codes, self.n, self.m, share), share, p)
+            return Verdict(UDS, "no shift", messages.unseen_none(self.values, item.codes, self.n), share, p)
+        return Verdict(UDS, "cannot tell", messages.unseen_unclear(self.values, item.codes, self.n, self.m, share), share, p)

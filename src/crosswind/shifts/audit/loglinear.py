@@ -16,8 +16,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Factor", "Fit", "Pool", "Test", "fit", "log_tail", "rake", "score_test"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
