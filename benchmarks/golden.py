@@ -96,8 +96,9 @@ def _is_prose(figure: str) -> bool:
 
 
 def listed(changes: Mapping[str, Any], item: Difference) -> bool:
-    """Whether the changes have this difference, with its old and new figure."""
-    return bool(changes.get(item.subject, {}).get("figures", {}).get(item.figure) == [item.old, item.new])
+    """Whether the changes have this difference, with its old and new figure, or that the subject is gone with all its figures."""
+    figures = changes.get(item.subject, {}).get("figures", {})
+    return item.new == GONE if figures == GONE else bool(figures.get(item.figure) == [item.old, item.new])
 
 
 def machine() -> dict[str, str]:
@@ -142,7 +143,7 @@ def write_record(record: Mapping[str, Any]) -> None:
 
 
 def read_changes() -> dict[str, Any]:
-    """PART/SUBJECT -> {reason, figures: {figure: [old, new]}}."""
+    """PART/SUBJECT -> {reason, figures: {figure: [old, new]}}, or `figures: (gone)` for a subject that is there no more."""
     return (yaml.safe_load(CHANGES.read_text(encoding="utf-8")) if CHANGES.exists() else None) or {}
 
 
@@ -197,10 +198,10 @@ def main() -> int:
         found, told = compare(name, record["parts"].get(name, {}))
         if options.accept:
             taken = [item for item in found if fnmatchcase(item.subject, options.accept)]
-            for item in taken:
-                entry = changes.setdefault(item.subject, {"reason": options.why, "figures": {}})
-                entry["figures"][item.figure] = [item.old, item.new]
-                entry["reason"] = options.why
+            for subject in dict.fromkeys(item.subject for item in taken):
+                own = [item for item in taken if item.subject == subject]
+                figures: Any = {item.figure: [item.old, item.new] for item in own}
+                changes[subject] = {"reason": options.why, "figures": GONE if all(item.new == GONE for item in own) else figures}
             CHANGES.write_text(yaml.safe_dump(changes, sort_keys=True, allow_unicode=True, width=120), encoding="utf-8")
         left = [item for item in found if not listed(changes, item)]
         print(f"{name}: {told}" + (f", {len(found) - len(left)} listed as changes" if len(left) < len(found) else ""), flush=True)

@@ -1027,11 +1027,15 @@ def small_networks(folder: Path) -> Figures:
     """Heads and small networks trained as one, as docs/many-small-networks.md has them."""
     import torch
 
-    heads = ("crosswind.training.heads", "crosswind.training.linear_probes", "crosswind.training.small_networks")
-    member, train_heads, logistic, train_stack = (
-        first_of(*(f"{module}:{name}" for module in heads)) for name in ("Member", "train_heads", "logistic_heads", "train_stack")
+    one, many = "crosswind.training.linear_probes:", "crosswind.training.many_networks:"
+    before = "crosswind.training.heads:"
+    member = first_of(before + "Member", many + "Member")
+    train_heads, logistic = (
+        first_of(before + "train_heads", one + "train_probes"),
+        first_of(before + "logistic_heads", one + "logistic_probes"),
     )
-    stack_of = first_of("crosswind.training.stacked:Stack", *(f"{module}:Stack" for module in heads))
+    train_stack = first_of(before + "train_stack", many + "train_stack")
+    stack_of = first_of("crosswind.training.stacked:Stack", many + "Stack")
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(120, 16, generator=generator)
