@@ -265,7 +265,7 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
     cw.run_study(study, tmp_path / "out")
     try:
 
-        @metrics.metric("share_of_zero", better="")
+        @metrics.metric("share_of_zero", better=None)
         def share_of_zero(predictions: Any, groups: Any, classes: Any) -> float:
             return float((predictions.answer == 0).mean())
 
@@ -273,6 +273,7 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
     finally:
         metrics.METRICS.pop("share_of_zero")
     assert found.summary.executed == 1 and all(0 <= row["metrics"]["share_of_zero"] <= 1 for row in found.rows)
+    assert "Share of zero on test" in str(found), "it has a table of its own, and nobody told the report"
     with Store.open(tmp_path / "out") as store:
         assert store.counts()["total"] == 2, "the old score and the new one, of one fit"
     folders = sorted((tmp_path / "out" / "artifacts").rglob("predictions.npz"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,45 +25,69 @@ Measure = Callable[[Predictions, Sequence[str], Sequence[str]], float | None]
 
 @dataclass(frozen=True)
 class Metric:
-    """What a report has to know of a number.
+    """One metric: what reports, claims and selection have to know of it.
 
-    `title`: how tables name it. `unit`: "fraction", "nats" or "" for a bare number. `better`: "higher", "lower", or "" where
-    neither is. `needs`: "answers", or "logits" for one that is None where a model gives only answers. `measure`: how it is
-    computed; None for those that `scores` computes together. `version` is raised when `measure` gives other numbers.
+    `unit`: "fraction", "nats", "rows", or "" for a bare number. `better`: which way, None where neither is. `needs`: what
+    predictions must hold. `title`: how tables name it. `slug`: the name of the table that it gets; without one it is in the table
+    of every number only. `chance`: the score of guessing, which is the share of the most frequent class ("majority") or 1 / classes
+    ("classes"). `note`: a sentence below its table. `measure`: how it is computed; None for those that `scores` computes together.
+    `version` is raised when `measure` gives other numbers.
     """
 
     name: str
+    unit: str
+    better: Literal["higher", "lower"] | None
+    needs: str
     title: str
-    unit: str = "fraction"
-    better: str = "higher"
-    needs: str = "answers"
+    slug: str = ""
+    chance: Literal["majority", "classes"] | None = None
+    note: str = ""
     measure: Measure | None = None
     version: int = 1
 
+    @property
+    def words(self) -> str:
+        """The metric inside a sentence."""
+        return self.name.replace("_", " ")
 
+
+_ECE = "Expected calibration error over 15 bins of equal width; 0 is best. Small sets have more than 0 by chance alone."
 METRICS = {
     item.name: item
     for item in (
-        Metric("accuracy", "accuracy"),
-        Metric("worst_group", "worst-group accuracy"),
-        Metric("balanced_accuracy", "balanced accuracy"),
-        Metric("nll", "negative log likelihood", "nats", "lower", "logits"),
-        Metric("ece", "calibration error", "fraction", "lower", "logits"),
+        Metric("accuracy", "fraction", "higher", "labels", "Accuracy", "accuracy", "majority"),
+        Metric("worst_group", "fraction", "higher", "groups", "Worst group accuracy", "worst-group", "classes"),
+        Metric("balanced_accuracy", "fraction", "higher", "labels", "Balanced accuracy", chance="classes"),
+        Metric("nll", "nats", "lower", "logits", "Negative log likelihood"),
+        Metric("ece", "fraction", "lower", "logits", "Calibration error", "ece", note=_ECE),
+        Metric("unparsed", "rows", "lower", "answers", "Rows without an answer"),
     )
 }
-"""Every metric by name, in the order of tables."""
+"""Every metric by name, in the order of the tables."""
+
+HEADLINE = METRICS["accuracy"]
+"""The metric that methods are compared and ranked by."""
 
 
 def metric(
-    name: str, *, title: str = "", unit: str = "fraction", better: str = "higher", needs: str = "answers", version: int = 1
+    name: str,
+    *,
+    unit: str = "fraction",
+    better: Literal["higher", "lower"] | None = "higher",
+    needs: str = "labels",
+    title: str = "",
+    note: str = "",
+    version: int = 1,
 ) -> Callable[[Measure], Measure]:
-    """Declare a function as a metric, see `Metric`. Raises `ValueError` for a name that is taken."""
+    """Declare a function as a metric with a table of its own, see `Metric`. Raises `ValueError` for a name that is taken."""
 
     def declare(measure: Measure) -> Measure:
         known = METRICS.get(name)
         if known is not None and getattr(known.measure, "__qualname__", None) != measure.__qualname__:
             raise ValueError(f"there is a metric {name!r} already")
-        METRICS[name] = Metric(name, title or name.replace("_", " "), unit, better, needs, measure, version)
+        words = name.replace("_", " ")
+        slug = name.replace("_", "-")
+        METRICS[name] = Metric(name, unit, better, needs, title or words.capitalize(), slug, None, note, measure, version)
         return measure
 
     return declare

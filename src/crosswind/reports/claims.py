@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm
-from crosswind.reports.metric_table import METRICS
+from crosswind.evaluation.metrics import METRICS
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
 from crosswind.reports.tables import Cell, Table, slug

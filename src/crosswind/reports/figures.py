@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from crosswind.evaluation.compare import Summary
+from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.charts import Figure, chart, either, layer, named_colour, number, on_ramp, text, tips
 from crosswind.reports.gather import SetDraw, ShiftDraw
-from crosswind.reports.metric_table import HEADLINE, METRICS
 from crosswind.reports.notes import doubt_notes, with_mark
 from crosswind.reports.results import Place, Results, rule_title
 from crosswind.reports.run_tables import PARTS, Cost

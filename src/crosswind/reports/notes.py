@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from crosswind.evaluation.compare import Seeds, t_quantile
-from crosswind.reports.metric_table import HEADLINE, METRICS
+from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.results import LEVEL, Entry, Place, Results, choosing_rule
 from crosswind.reports.tables import Cell
 from crosswind.training.selection import ORACLES

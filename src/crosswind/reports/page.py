@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports import figures as draw
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
-from crosswind.reports.metric_table import HEADLINE
 from crosswind.reports.results import LEVEL, Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.evaluation.compare import Ranks, Summary, mean_ranks
-from crosswind.reports.metric_table import HEADLINE, METRICS, Metric
+from crosswind.evaluation.metrics import HEADLINE, METRICS, Metric
 from crosswind.reports.notes import (
     MARK,
     chance_level,
