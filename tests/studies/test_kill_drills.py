@@ -140,7 +140,7 @@ MOMENTS = {
     "the old files are away, the new not yet there": "artifacts.os.rename = after(os.rename, lambda to: to.endswith('.old'))",
     "the files are moved, the record is not committed": "recorder.artifacts.publish = after(recorder.artifacts.publish)",
     "the record is committed, the checkpoint still there": "recorder.shutil.rmtree = die",
-    "the plan is half written": "Store._insert_new = die",
+    "the plan is half written": "database.study_runs.insert = die",
     "the tables are half made": "database.meta.insert = die",
     "the store is made, its first name is still there": "database.os.link = after(database.os.link)",
 }
@@ -153,7 +153,8 @@ def test_a_kill_at_the_worst_moment_loses_and_repeats_nothing(moment, tmp_path, 
     witness = Witness(out, log_file)
     code = f"""
 import os, signal, sys, time
-from crosswind.studies import artifacts, database, recorder
+from crosswind.studies import artifacts, database
+from crosswind.studies import run_recorder as recorder
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.store import Store
 from tests.studies import toys

@@ -99,8 +99,9 @@ class RunRecorder:
         with self.store.transaction() as connection:
             if not self._result(connection, key, result, seconds, worker, self._mine(key)):
                 return False
+            begun = self._begun(connection, key)
             for other, told in following.items():  # nobody can have begun it, since it needs the one that is recorded here
-                self._result(connection, other, told, seconds, worker, _pending([other]))
+                self._result(connection, other, told, seconds, worker, _pending([other]).values(begun))
             # Last before the commit, under the database's lock: a kill in between leaves a job to be done again, whose
             # files replace these; never a finished job without files.
             for name in (key, *following):
@@ -146,7 +147,7 @@ class RunRecorder:
         with self.store.transaction() as connection:
             if not _end(connection, self._mine(key), worker=worker, **values):
                 return False
-            _end(connection, _pending(following), worker=worker, **values)
+            _end(connection, _pending(following).values(self._begun(connection, key)), worker=worker, **values)
             return True
 
     def lost(
@@ -161,7 +162,7 @@ class RunRecorder:
             if _end(connection, self._mine(key).where(left), status="pending", reason=one_line(reason), **told):
                 return True
             tried = f"tried {ATTEMPTS} times: {one_line(reason)}"
-            for whose in (self._mine(key), _pending(following)):
+            for whose in (self._mine(key), _pending(following).values(self._begun(connection, key))):
                 _end(connection, whose, status="failed", reason=tried, cause=cause or None, **told)
             return False
 
@@ -194,6 +195,11 @@ class RunRecorder:
         with self.store.transaction() as connection:
             parts = [runs.update().where(runs.c.key.in_(some), chosen).values(values) for some in in_parts(keys)]
             return sum(connection.execute(part).rowcount for part in parts)
+
+    def _begun(self, connection: sa.Connection, key: str) -> dict[str, Any]:
+        """What the jobs that follow `key` have of it: by whom and when it was begun, and how often."""
+        columns = sa.select(runs.c.attempts, runs.c.started, runs.c.driver).where(runs.c.key == key)
+        return dict(connection.execute(columns).one()._mapping)
 
     def _mine(self, key: str) -> sa.Update:
         return runs.update().where(runs.c.key == key, runs.c.driver == self.driver.id, runs.c.status == "running")
