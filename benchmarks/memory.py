@@ -47,7 +47,7 @@ def planned(rows: int, side: int, train: int, steps: int) -> list[Job]:
         "training": {"steps": steps, "batch": BATCH, "validate_every": steps, "evaluation_batch": 64},
         "seeds": 2,
     }
-    return make_plan(study_from(study, name="memory")).runs
+    return [job for job in make_plan(study_from(study, name="memory")).jobs if job.kind == "fit"]
 
 
 def measured(runs: list[Job]) -> tuple[list[int], list[int], int]:
@@ -55,7 +55,7 @@ def measured(runs: list[Job]) -> tuple[list[int], list[int], int]:
     with tempfile.TemporaryDirectory() as folder, Pool(JOB, len(runs), [pictures.__name__]) as pool:
         for number, run in enumerate(runs):
             place = Path(folder) / str(number)
-            pool.submit(Task(run.key, run.spec, str(place / "out"), str(place / "checkpoint" / "state")))
+            pool.submit(Task(run.key, run.kind, run.spec, str(place / "out"), str(place / "checkpoint" / "state")))
         workers, ended = list(pool._busy), 0
         while ended < len(runs):
             for event in pool.wait(1.0):
