@@ -20,12 +20,12 @@ from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, plain_number
 from crosswind.shifts.split import LAWS, plan_counts
-from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of
+from crosswind.studies.axes import MethodEntry, Point, check_sampler, estimators_of, methods_of, models_of, points_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.claims import check_claims
 from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.demands import check_forms, check_lengths, check_models, check_needs, doubts
-from crosswind.studies.expand import check_distinct, jobs_of, without_paths
+from crosswind.studies.expand import check_distinct, jobs_of, source_set, without_paths
 from crosswind.studies.spec import DataSpec, SetSpec, Study
 from crosswind.studies.store import ROWS
 from crosswind.training.selection import RULES
@@ -108,7 +108,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     """
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
-    methods = methods_of(study)
+    methods, estimators = methods_of(study), estimators_of(study)
     both = next((label for label in models if label in methods and label not in trained), None)
     if both is not None:
         raise InputError(f"models.{both}", "has the name of a method of this study; give it another")
@@ -148,6 +148,10 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
         _check_selection(study, point, counts)
+        if estimators and not counts.set_rows.get(source_set({name: item.role for name, item in study.sets.items()})):
+            raise InputError(
+                "estimators", f"learn from the labels of a set of role validation with rows, and there is none ({point.title})"
+            )
         _check_shapes(used, point.data)
         shape = used[point.data].image_shape
         check_forms(trained, shape, point)
@@ -178,7 +182,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
-        jobs += jobs_of(study, point, common, common_key, models, here, own)
+        jobs += jobs_of(study, point, common, common_key, models, here, own, estimators)
     check_distinct(jobs)
     told = [
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
