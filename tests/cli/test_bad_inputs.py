@@ -174,9 +174,9 @@ EDITS: list[tuple[Any, ...]] = [
     (
         "methods",
         {"erm": {}, "bn-adapt": {}},
-        "methods.bn-adapt:",
+        "methods.bn-adapt (",
         "batch norm, and 'mlp' has none",
-        "methods.bn-adapt.models",
+        "in its 'models'",
         "valid: resnet-w16, resnet101",
     ),
     ("methods", {"erm": {}, "groupdro": {"models": ["mpl"]}}, "methods.groupdro.models:", "'mpl'", "'mlp'"),

@@ -80,7 +80,7 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(cropping.ImageNet, "apply", counted)
     # After a run its augmentation is tried on noise, which is no batch.
-    monkeypatch.setattr("crosswind.training.checks.changes_nothing", lambda *given: False)
+    monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
     found = run(ImageNet(), model="small-cnn", steps=12)
     assert calls == [16] * 12
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
@@ -104,7 +104,7 @@ def test_inputs_that_are_no_pictures_are_refused() -> None:
         data, images=lambda rows: np.concatenate([data.pixels(rows), data.pixels(rows)[..., :1]], axis=3), image_shape=(8, 8, 4)
     )
     sets: Sets = split()
-    with pytest.raises(NeedsError, match=r"method 'imagenet' needs images of 1 or 3 channels, not inputs of shape \(4, 8, 8\)"):
+    with pytest.raises(NeedsError, match=r"method 'imagenet' needs images of 1 or 3 channels, and these have 4"):
         run(ImageNet(), sets, data=four)
     (view,) = ImageNet().views()
     assert view is not None and view(pictures()[:, :1], KEYS).shape == (40, 1, 16, 16)

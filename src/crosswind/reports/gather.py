@@ -19,7 +19,7 @@ from crosswind.core.errors import StoreError, one_line, shown
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.results import Place, Results, arrange
 from crosswind.reports.run_tables import costs, run_table, time_table
-from crosswind.reports.score_tables import number_table, place_tables, shown_places
+from crosswind.reports.score_tables import estimate_table, number_table, place_tables, shown_places
 from crosswind.reports.tables import Table
 from crosswind.studies.artifacts import artifact_folder
 
@@ -108,11 +108,13 @@ class StudyRecord:
             rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))
             return [*places, *(table for table in rest if table is not None)]
 
-    def number_tables(self, claims: bool) -> list[Table]:
-        """The tidy table of every number; with `claims` also that of the claims' numbers, if there are any."""
+    def number_tables(self, every: bool) -> list[Table]:
+        """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
         with damage_named(self.store, self.name):
-            numbers = claim_number_table(self.name, self.claims) if claims else None
-            return [number_table(self.found, self.reference, self.rules), *([numbers] if numbers is not None else [])]
+            more: list[Table | None] = []
+            if every:
+                more = [claim_number_table(self.name, self.claims), estimate_table(self.found, self.reference, self.rules)]
+            return [number_table(self.found, self.reference, self.rules), *(table for table in more if table is not None)]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:

@@ -117,8 +117,8 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
             raise NeedsError(f"{where} needs at least two {what} with training rows, and there is {have}; change '{what}'{valid}")
     if needs.sampler == "per-environment" and batch < len(pairing.environments):
         raise NeedsError(
-            f"{where} needs a row of each of the {len(pairing.environments)} environments in a batch, and training.batch is {batch}; "
-            "make it larger, or change 'environments'"
+            f"{where} needs a row of each of the {len(pairing.environments)} environments in a batch, and training.batch is "
+            f"{batch}; make it larger, or change 'environments'"
         )
     if needs.channels and shape is not None and (len(shape) != 3 or shape[0] not in needs.channels):
         many = " or ".join(str(number) for number in needs.channels)
@@ -128,8 +128,8 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
         if needs.norm and norm and norm != needs.norm:
             fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
             raise NeedsError(
-                f"{where} needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; name "
-                f"the models that it is run with in its 'models', or take another model (valid: {', '.join(fitting)})"
+                f"{where} needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
+                f"name the models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
             )
     if needs.pairs:
         raise NeedsError(f"{where} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
@@ -182,7 +182,9 @@ def check_run(
     for name, rows in {**split.validation, **split.evaluation}.items():
         shape = images[rows.source].image_shape
         if shape != own:
-            raise DataError(f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape")
+            raise DataError(
+                f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape"
+            )
     check_device(settings.device)
     knob = method.needs.adapts
     if knob and getattr(method, knob) is not None:
