@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from crosswind.core.errors import NeedsError
+from crosswind.core.exhibits import Exhibit
 from crosswind.core.knobs import Limit, Needs
 
 if TYPE_CHECKING:
@@ -331,6 +332,10 @@ class Method:
     def doubts(self, state: State) -> list[str]:
         """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
         return []
+
+    def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
+        """What there is to look at after training, by name; `state` is that at its end. Reports draw it, and no number reads it."""
+        return {}
 
 
 def check_needs(name: str, needs: Needs, info: Info, taps: Sequence[str] | None = None) -> None:

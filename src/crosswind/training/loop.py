@@ -362,7 +362,9 @@ class _Run:
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
         told = run_doubts(self.method, self.split, self.images, self.info, state, selections, self.start)
         told = {rule: [*own, *doubts] for rule, own in told.items()}
-        return Trajectory(self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer)
+        ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
+        # A state that is no longer finite shows nothing.
+        return Trajectory(*ended, {} if self.status == "diverged" else self.method.exhibits(self.info, state))
 
     def answer(
         self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
