@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 # Read by the libraries when they are first imported, and inherited by the processes that tests start.
@@ -26,11 +26,14 @@ def root() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _one_torch_thread() -> Iterator[None]:
+def _one_torch_thread_and_the_same_random_numbers_in_any_order() -> None:
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
     # Tests that never import torch must not pay for it.
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    yield
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
