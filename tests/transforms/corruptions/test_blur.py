@@ -282,7 +282,7 @@ def test_glass_blur_is_smoothing_a_map_and_smoothing() -> None:
 def test_glass_blur_has_the_packages_distribution(severity: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 draws of each for one photograph: mean and sd at every pixel, and what a pixel has in common with its neighbour.
 
-    Means over the image of the mean agree within 0.3 levels, of the sd within 5%; pixel by pixel within 6 errors for 99.8% of values.
+    Means over the image: of the mean within 0.3 levels, of the sd within 5%. Pixel by pixel: within 6 errors for 99.8% of values.
     """
     theirs, pixels, n = oracle(), photos(40, 40)[:1], 200
     ours = done(GlassBlur(severity, "imagenet"), np.repeat(pixels, n, axis=0)).astype(float)
