@@ -4,7 +4,7 @@
 
 `plain`: contiguous fp32 as torch does it by default (TF32 in convolutions), pixels on the device, torch's default Adam,
 `loss.item()` at each step. `fp32`, `bf16`: the loop's ordinary steps, in which fp32 is float32 and whatever can repeats its bits.
-`.. graph`: the same, recorded and replayed (`crosswind.training.graphs`). `compiled`: torch.compile of the model in the ordinary
+`.. graph`: the same, recorded and replayed (`training.cuda_graphs`). `compiled`: torch.compile of the model in the ordinary
 bf16 step, its compilation apart. Wall milliseconds a step, sides alternately, the device waited for at the end of a chunk; ratio
 plain / side of each round: median and range. Then whole runs of 500 steps and 5 validations on digits, with graphs and without,
 alternately; then, for each number of processes on one device, steps a second of all together.
@@ -29,8 +29,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model
+from crosswind.training.cuda_graphs import VARIABLE, Steps
 from crosswind.training.device import reproducible
-from crosswind.training.graphs import VARIABLE, Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.tools import RunTools

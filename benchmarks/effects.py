@@ -168,12 +168,11 @@ def _claim(item: Judgement) -> dict[str, Any]:
 
 def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
     entry = side.entry
-    assert entry is not None  # a difference was found
     return {
         "method": side.method,
         "model": side.model,
         "points": side.tried,
-        "values": {str(seed): round(value, 6) for seed, value in sorted(side.values(metric).items())},
+        "values": {str(seed): round(value, 6) for seed, value in sorted(entry.values(metric).items())},
         "chosen": {str(seed): point for seed, point in sorted(entry.chosen.items())},
         "diverged": sorted(entry.diverged),
         "doubts": {text: sorted(seeds) for text, seeds in entry.doubts.items()},
@@ -183,7 +182,7 @@ def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What the figures may depend on."""
-    from crosswind.studies.run import run_versions
+    from crosswind.studies.jobs import run_versions
 
     names = [line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if "model name" in line]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -8,7 +8,7 @@ the largest difference of fp32 logits, folded against not.
 
 Neighbours: a row and the 10 pictures that RandAugment (one operation, level 15 of 30) makes of it, microseconds a picture. The
 batch-1 loop takes torchvision's transform on a Pillow image, ToTensor, Normalize, and a forward pass of one picture; the fairer one
-the same in batches of 256. Ours is `training.neighbours.neighbour_labels`, fp32 and bf16. Then three models at once: their time
+the same in batches of 256. Ours is `neighbour_votes.neighbour_labels`, fp32 and bf16. Then three models at once: their time
 beside three plain fp32 passes over as many ready pictures (`/ plain`), and beside as many passes of our own (`/ own`).
 
 Both sides keep freed memory (`training.memory`), which is ours; without it the plain sides are slower.
@@ -37,7 +37,7 @@ from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.neighbours import neighbour_labels, neighbour_transform
+from crosswind.training.neighbour_votes import neighbour_labels, neighbour_transform
 from crosswind.training.predicting import evaluation_mode, predict
 from crosswind.training.settings import TrainingSettings
 

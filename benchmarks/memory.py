@@ -18,17 +18,17 @@ from typing import Any
 
 import pictures
 
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies.engines import Task
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 
-JOB = "crosswind.studies.run:execute"
+JOB = "crosswind.studies.jobs:execute"
 TINY, BATCH, APART = 200, 128, 100
 
 
-def planned(rows: int, side: int, train: int, steps: int) -> list[PlannedRun]:
+def planned(rows: int, side: int, train: int, steps: int) -> list[Job]:
     """Two seeds on `train` of the rows; validation and test are the same few for every `train`."""
     study: dict[str, Any] = {
         "data": {
@@ -47,15 +47,15 @@ def planned(rows: int, side: int, train: int, steps: int) -> list[PlannedRun]:
         "training": {"steps": steps, "batch": BATCH, "validate_every": steps, "evaluation_batch": 64},
         "seeds": 2,
     }
-    return make_plan(study_from(study, name="memory")).runs
+    return [job for job in make_plan(study_from(study, name="memory")).jobs if job.kind == "fit"]
 
 
-def measured(runs: list[PlannedRun]) -> tuple[list[int], list[int], int]:
+def measured(runs: list[Job]) -> tuple[list[int], list[int], int]:
     """Peaks and private memory of workers that did one run each at the same time, and what they hold in common, in bytes."""
     with tempfile.TemporaryDirectory() as folder, Pool(JOB, len(runs), [pictures.__name__]) as pool:
         for number, run in enumerate(runs):
             place = Path(folder) / str(number)
-            pool.submit(Task(run.key, run.spec, str(place / "out"), str(place / "checkpoint" / "state")))
+            pool.submit(Task(run.key, run.kind, run.spec, str(place / "out"), str(place / "checkpoint" / "state")))
         workers, ended = list(pool._busy), 0
         while ended < len(runs):
             for event in pool.wait(1.0):

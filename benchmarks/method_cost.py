@@ -40,7 +40,7 @@ from crosswind.core.seeds import torch_seed
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
-from crosswind.training.graphs import Steps
+from crosswind.training.cuda_graphs import Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.predicting import predict, predict_adapted
@@ -300,6 +300,9 @@ def keep(path: Path, kept: dict[str, Any]) -> None:
         "files": dict(sorted(kept["files"].items())),
         "results": ordered,
     }
+    # What carry.py noted of hashes, of methods that were not measured since.
+    if carried := [item for item in kept.get("carried", []) if set(item["new"].items()) & set(kept["files"].items())]:
+        whole["carried"] = carried
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_suffix(".part")
     staged.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

@@ -43,7 +43,7 @@ GOALS = {"memory": 200_000, "cold": 20_000}
 PREPARE = """
 import json, sys, time
 from pathlib import Path
-from crosswind.data.prepared import making, prepare
+from crosswind.data.prepared import prepare
 from crosswind.data.sources.image_folder import ImageFolder
 import PIL.Image, PIL.JpegImagePlugin, polars
 

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.database import runs as run_table
 from crosswind.studies.database import scores as score_table
@@ -46,7 +46,7 @@ def synthetic_store(folder: Path, n_runs: int) -> Path:
         for method in methods
         for seed in range(SEEDS)
     ]
-    planned = [PlannedRun(key=f"{number:032x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
+    planned = [Job(key=f"{number:032x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
     data = {f"data-{d}": {"source": "factors", "label": "shape", "attributes": ["colour", "scale"]} for d in range(DATA)}
     given = {"name": "many", "data": data, "methods": methods, "about": "Synthetic runs, to see what a large study costs."}
     resolved = {**given, "reference": "erm", "selection": ["best-id"]}

@@ -71,8 +71,8 @@ def warm(rounds: int) -> None:
     """Print the milliseconds before the first step of runs that follow others in this process."""
     import torch
 
+    from crosswind.studies.jobs import execute
     from crosswind.studies.plan import make_plan
-    from crosswind.studies.run import execute
     from crosswind.studies.spec import study_from
 
     torch.set_num_threads(1)

@@ -39,18 +39,18 @@ import numpy as np
 from study_method import StudyMethod
 from study_table import OURS, SIDES, table
 
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.shifts.split import make_split
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, build_split_plan
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
-JOB = "crosswind.studies.run:execute"
+JOB = "crosswind.studies.jobs:execute"
 BATCH, VALIDATE_EVERY = 128, 100
 SIDE = {"mlp": 32, "small-cnn": 32, "resnet18": 64}
 # Those at which 500 steps teach each network most of what it can learn and not all of it.
@@ -88,11 +88,13 @@ def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str
     }
 
 
-def write_rows(run: PlannedRun, path: Path) -> None:
-    """The rows of a planned run, as reference_way.py reads them."""
-    spec = run.spec
+def write_rows(jobs: list[Job], path: Path) -> None:
+    """The rows of a planned run, whose jobs these are, as reference_way.py reads them."""
+    spec = next(job.spec for job in jobs if job.kind == "fit")
+    tests = {job.spec["set"]: job.spec["item"] for job in jobs if job.kind == "predict"}
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
-    split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
+    plan = build_split_plan({**spec["split"], "sets": {**spec["split"]["sets"], **tests}})
+    split = make_split(datasets, spec["main"], plan, spec["seed"])
     arrays = {}
     for name, rows in {"train": split.train, **split.validation, **split.evaluation}.items():
         arrays[f"{name}/pixels"] = datasets[rows.source].pixels(rows.rows)
@@ -136,15 +138,19 @@ class Bench:
     start: dict[str, float] | None = None
     pool: Pool | None = None
     store: Store | None = None
-    runs: dict[tuple[str, int], PlannedRun] = field(default_factory=dict)
+    runs: dict[tuple[str, int], list[Job]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
-        for run in self._planned("fp32", self.steps, "rows"):
-            write_rows(run, self.folder / f"rows-{run.spec['seed']}.npz")
+        for seed, jobs in self._planned("fp32", self.steps, "rows").items():
+            write_rows(jobs, self.folder / f"rows-{seed}.npz")
 
-    def _planned(self, precision: str, steps: int, name: str) -> tuple[PlannedRun, ...]:
-        return make_plan(study_from(study_of(self.model, precision, steps, self.seeds, name, self.device))).runs
+    def _planned(self, precision: str, steps: int, name: str) -> dict[int, list[Job]]:
+        """The jobs of each seed."""
+        found: dict[int, list[Job]] = {}
+        for job in make_plan(study_from(study_of(self.model, precision, steps, self.seeds, name, self.device))).jobs:
+            found.setdefault(job.labels["seed"], []).append(job)
+        return found
 
     def block(self, side: str, seeds: list[int]) -> dict[str, Any]:
         """Train `seeds` on one side, all at once: seconds, and what each run said."""
@@ -160,31 +166,30 @@ class Bench:
         for precision in OURS:
             self._add(self._planned(precision, self.steps, precision), precision)
         first = self._planned("fp32", 1, "start")
-        while len(first) < self.at_once:
-            first += first
         self._add(first, "start")
-        drive(self.store, first[: self.at_once], self.pool)
+        drive(self.store, [job for jobs in list(first.values())[: self.at_once] for job in jobs], self.pool)
 
-    def _add(self, runs: tuple[PlannedRun, ...], precision: str) -> None:
+    def _add(self, runs: dict[int, list[Job]], precision: str) -> None:
         assert self.store is not None
-        self.store.add_plan(precision, {}, {}, runs)
-        self.runs |= {(precision, run.spec["seed"]): run for run in runs}
+        self.store.add_plan(precision, {}, {}, [job for jobs in runs.values() for job in jobs])
+        self.runs |= {(precision, seed): jobs for seed, jobs in runs.items()}
 
     def _ours(self, side: str, seeds: list[int]) -> list[dict[str, Any]]:
         assert self.store is not None and self.pool is not None
         chosen = [self.runs[side, seed] for seed in seeds]
-        summary = drive(self.store, chosen, self.pool)
+        summary = drive(self.store, [job for jobs in chosen for job in jobs], self.pool)
         rows = [row for row in self.store.results(side) if (row["rule"], row["set"]) == ("best-id", "test")]
         if summary.finished != len(seeds):
             raise SystemExit(f"{side}: {summary.finished} of {len(seeds)} runs finished: {self.store.runs(side)}")
         accuracy = {row["key"]: row["metrics"]["accuracy"] for row in rows}
         out = []
-        for seed, run in zip(seeds, chosen, strict=True):
+        for seed, jobs in zip(seeds, chosen, strict=True):
+            run, score = (next(job for job in jobs if job.kind == kind) for kind in ("fit", "score"))
             history = json.loads((artifact_folder(self.store.out, run.key) / "history.json").read_text())
             out.append(
                 {
                     "seed": seed,
-                    "accuracy": accuracy[run.key],
+                    "accuracy": accuracy[score.key],
                     "validation_accuracy": max(entry["validation"]["validation"]["accuracy"] for entry in history),
                     "losses": [round(entry["train"]["loss"], 4) for entry in history],
                     "images": history[-1]["step"] * run.spec["training"]["batch"],

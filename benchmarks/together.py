@@ -1,12 +1,11 @@
-"""Tiny networks and linear heads trained as one against one after the other, alternately in one process on one thread.
+"""Tiny networks and linear probes trained as one against one after the other, alternately in one process on one thread.
 
-    python benchmarks/together.py [--rounds 5] [--only points,probes,runs,wide]
+    python benchmarks/together.py [--rounds 5] [--only points,probes,wide]
 
 points  the perceptrons of Ng et al. 2022, figure 3 (16 inputs, 16 units, 2 classes; 1000 rows, batch 128), each with labels, order
         and initial weights of its own: N = 8, 50, 200
-probes  linear heads on 512 features of 2000 rows: N = 50, for 3 and 10 classes; every head with a seed of its own, and 5 seeds of
+probes  linear probes on 512 features of 2000 rows: N = 50, for 3 and 10 classes; every probe with a seed of its own, and 5 seeds of
         10 learning rates and decays each
-runs    whole runs on 16-pixel pictures, 16 and 64 units, 200 steps and 4 validations: `fit_together` against `fit` for each
 wide    perceptrons of 4 x 256 units at 32 pixels, where arithmetic and not the calling of it takes the time: N = 8
 
 The other side of points, probes and wide is a loop that a careful author would write: rows indexed in memory, a permutation an
@@ -20,21 +19,14 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crosswind.data.attributes import Attribute, AttributeTable
-from crosswind.data.dataset import AttributedDataset
-from crosswind.methods.erm import ERM
-from crosswind.training.heads import Member, train_heads, train_stack
-from crosswind.training.loop import fit
+from crosswind.training.linear_probes import train_probes
+from crosswind.training.many_networks import Member, Stack, train_stack
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.stacked import Stack
-from crosswind.training.together import fit_together
 
 BATCH = 128
 Side = Callable[[], None]
@@ -81,69 +73,17 @@ def points(n: int, rows: int, inputs: int, hidden: int, layers: int, classes: in
 
 
 def probes(n: int, classes: int, seeds: int, steps: int, sample: int) -> tuple[Side, Side]:
-    """N linear heads on the same features."""
+    """N linear probes on the same features."""
     x, y = torch.randn(2000, 512), torch.randint(0, classes, (2000,))
     rates = np.geomspace(1e-4, 1e-2, n // seeds)
     members = [Member(lr=float(lr), weight_decay=float(lr) / 10, seed=seed) for seed in range(seeds) for lr in rates]
 
     def one() -> None:
-        train_heads(x, y, classes, members, steps=steps, batch=BATCH)
+        train_probes(x, y, classes, members, steps=steps, batch=BATCH)
 
     def other() -> None:
         for member in members[:sample]:
             plain(nn.Linear(512, classes), x, y, steps, member.lr, member.weight_decay, member.seed)
-
-    return one, other
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The fields of a RowSet."""
-
-    rows: np.ndarray
-    label: np.ndarray
-    group: np.ndarray
-    weight: np.ndarray
-    source: str = "noise"
-    environment: None = None
-    visit_law: None = None
-    visit_step: tuple[int, int] = (0, 0)
-    group_names: tuple[str, ...] = ("a", "b", "c")
-
-
-@dataclass(frozen=True)
-class Sets:
-    """The fields of a Split."""
-
-    train: Rows
-    validation: dict[str, Rows]
-    evaluation: dict[str, Rows]
-    class_names: tuple[str, ...] = ("a", "b", "c")
-    report: dict[str, object] = field(default_factory=dict)
-
-
-def runs(n: int, hidden: int, steps: int, sample: int) -> tuple[Side, Side]:
-    """Whole runs: batches, steps, validations, selections, predictions."""
-    generator = np.random.default_rng(0)
-    kept = generator.integers(0, 256, (2000, 16, 16, 3), dtype=np.uint8)
-    label = generator.integers(0, 3, 2000)
-    table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-    images = {"noise": AttributedDataset("noise", table, lambda asked: kept[asked], (16, 16, 3))}
-
-    def rows(start: int, end: int) -> Rows:
-        own = np.arange(start, end)
-        return Rows(own, label[own], label[own], np.full(len(own), 1 / len(own)))
-
-    split = Sets(rows(0, 1000), {"validation": rows(1000, 1250)}, {"test": rows(1250, 2000)})
-    settings = TrainingSettings(steps=steps, batch=BATCH, validate_every=steps // 4)
-    model = ModelSpec("mlp", {"hidden": hidden, "layers": 1})
-
-    def one() -> None:
-        fit_together(ERM(), [(split, seed) for seed in range(n)], images, model, settings)  # type: ignore[misc]
-
-    def other() -> None:
-        for seed in range(sample):
-            fit(ERM(), split, images, model, settings, seed)  # type: ignore[arg-type]
 
     return one, other
 
@@ -168,7 +108,7 @@ def measured(name: str, sides: tuple[Side, Side], n: int, sample: int, steps: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="points,probes,runs,wide")
+    parser.add_argument("--only", default="points,probes,wide")
     options = parser.parse_args()
     chosen = options.only.split(",")
     torch.set_num_threads(1)
@@ -182,9 +122,6 @@ def main() -> None:
             for seeds in (50, 5):
                 name = f"probes: 512-{classes}, N = 50 of {seeds} seeds"
                 measured(name, probes(50, classes, seeds, 48, 4), 50, 4, 48, options.rounds)
-    if "runs" in chosen:
-        for n, hidden in ((8, 16), (50, 16), (200, 16), (50, 64)):
-            measured(f"runs at 16 px: {hidden} units, N = {n}", runs(n, hidden, 200, 1), n, 1, 200, options.rounds)
     if "wide" in chosen:
         measured("wide: 4 x 256 units at 32 px, N = 8", points(8, 1000, 3072, 256, 4, 3, 8, 4), 8, 4, 8, options.rounds)
 

@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 _HOMES: dict[str, str] = {
     "AttributedDataset": "crosswind.data.dataset",
     "LowDataDrift": "crosswind.shifts.low_data_drift",
-    "Official": "crosswind.shifts.official",
+    "Official": "crosswind.shifts.only",
     "Only": "crosswind.shifts.only",
     "SpuriousCorrelation": "crosswind.shifts.spurious_correlation",
     "StudyResults": "crosswind.api",

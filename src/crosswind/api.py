@@ -23,12 +23,10 @@ from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_set
 if TYPE_CHECKING:
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
-    from crosswind.studies.drive import Progress, Summary
-    from crosswind.training.loop import Trajectory
+    from crosswind.studies.scheduler import Progress, Summary
+    from crosswind.training.trajectory import Trajectory
 
 __all__ = ["StudyResults", "audit", "evaluate", "load", "prepare", "run_study", "split", "train"]
-
-JOB = "crosswind.studies.run:execute"
 
 
 def load(source: str, **options: Any) -> AttributedDataset:
@@ -234,14 +232,11 @@ def run_study(
 
     Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is a row with its reason.
     """
-    from crosswind.cli.report import tables_of
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
-    from crosswind.studies.build import build_dataset, check_pixels
-    from crosswind.studies.drive import drive
-    from crosswind.studies.engines.inline import Inline
-    from crosswind.studies.engines.pool import Pool
+    from crosswind.reports.gather import gather
     from crosswind.studies.plan import make_plan
+    from crosswind.studies.running import check_ready, run_plan
     from crosswind.studies.spec import load_study, study_from, study_path
     from crosswind.studies.store import Store
 
@@ -253,12 +248,11 @@ def run_study(
         planned = make_plan(study_from(study, scale=scale, settings=settings))
     else:
         planned = make_plan(load_study(str(study), scale, settings), study_path(str(study)).parent)
-    for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
-        check_pixels(build_dataset(values), workers or 1)
-    name, resolved = planned.study.name, planned.study.model_dump()
-    engine = Pool(JOB, workers, modules, memory=size) if workers else Inline(JOB, memory=size)
-    with Store.open(out, create=True) as store, engine:
-        store.add_plan(name, planned.study.model_dump(exclude_unset=True), resolved, planned.runs)
-        limit = planned.study.time_limit
-        summary = drive(store, planned.runs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed)
-        return StudyResults(name, Path(out), store.results(name), tables_of(store, name), planned.warnings, summary)
+    check_ready(planned, workers or 1)
+    name = planned.study.name
+    with Store.open(out, create=True) as store:
+        summary = run_plan(
+            planned, store, workers=workers, modules=modules, memory=size, on_event=on_event, retry_failed=retry_failed
+        )
+        tables = gather(store, name, draws=False).text_tables()
+        return StudyResults(name, Path(out), store.results(name), tables, planned.warnings, summary)

@@ -11,13 +11,16 @@ from tests.cli.test_bad_inputs import GOOD
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.store import Store
 
 
 def test_no_verb_is_silent_about_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = {**GOOD, "name": "it", "shifts": {"none": []}, "methods": {"erm": {}, "groupdro": {}}}
     (tmp_path / "it.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     out = tmp_path / "out"
-    first, second = (row["key"] for row in cw.run_study(study, out).rows if (row["rule"], row["set"]) == ("last", "test"))
+    first, other = (row["key"] for row in cw.run_study(study, out).rows if (row["rule"], row["set"]) == ("last", "test"))
+    with Store.open(out) as store:
+        second = store.run(other)["needs"][0]  # its fit
     again = ["run", str(tmp_path / "it.yaml"), "--out", str(out), "--workers", "1"]
     for verb in (["check", str(out)], ["status", str(out)], ["report", str(out), "--no-page"]):
         assert _status(verb) == 0

@@ -82,23 +82,23 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
         key = opened.runs("demo")[0]["key"]
     record = json.loads(said(["show", "run", f"{store}#{key[:10]}", "--json"], capsys))
     assert record["key"] == key
-    assert record["spec"]["training"]["steps"] == 4
+    fit, predictions = record["needs"]
+    assert fit["spec"]["training"]["steps"] == 4 and predictions["spec"]["set"] == "test"
     assert record["versions"]["torch"]
-    folder = Path(record["artifacts"])
-    assert {path.name for path in folder.iterdir()} >= {"predictions.npz", "split.json", "history.json"}
+    for item, names in ((fit, {"predictions.npz", "history.json"}), (predictions, {"predictions.npz"}), (record, {"split.json"})):
+        assert {path.name for path in Path(item["artifacts"]).iterdir()} >= {"job.json", *names}
 
 
 def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
-    from crosswind.studies.artifacts import artifact_folder
-    from crosswind.studies.run import read_predictions
+    from crosswind.studies.jobs import run_predictions
     from crosswind.studies.store import Store
 
     with Store.open(store) as opened:
         results = [row for row in opened.results("demo") if row["set"] == "test" and row["rule"] == "best-id"]
+        said = [run_predictions(opened, row["key"])[row["rule"]]["test"] for row in results]
     assert len(results) == 20
     ids = set()
-    for row in results:
-        predictions = read_predictions(artifact_folder(store, row["key"]) / "predictions.npz")[row["rule"]]["test"]
+    for row, predictions in zip(results, said, strict=True):
         assert float((predictions.answer == predictions.label).mean()) == pytest.approx(row["metrics"]["accuracy"], abs=1e-12)
         ids.add(predictions.ids.tobytes())
     assert len(ids) == 1, "all runs of a study share their test rows"

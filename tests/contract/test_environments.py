@@ -9,9 +9,9 @@ import pytest
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.registry import Facts, listing
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
@@ -55,9 +55,9 @@ def test_the_sweep_finds_the_methods() -> None:
 def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path) -> None:
     plan = planned()
     assert not any("erases the label" in text for text in plan.warnings)  # a fifth of the rows are counterexamples
-    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.run:execute") as engine:
-        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.runs)
-        drive(store, plan.runs, engine)
+    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
+        drive(store, plan.jobs, engine)
         rows = [row for row in store.results("environments") if row["rule"] == "last" and row["set"] == "test"]
     found = {row["method"]: row for row in rows}
     assert set(found) == {"erm", *NAMES, *SINGLE} and {row["status"] for row in rows} == {"finished"}

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from tests.contract.test_methods import EnvironmentMean
+from tests.studies.plans import whole_specs
 
 from crosswind.core.errors import CrosswindError, InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs
@@ -295,11 +296,11 @@ def words_of(pairing: Pairing, item: Facts) -> str:
 @cache
 def drawn(name: str, batch_norm: bool) -> tuple[Split, dict[str, Any], ModelSpec, TrainingSettings]:
     """The rows of a pairing, as any run on them sees them."""
-    (run,) = planned(PAIRINGS[name], {"erm": {}}, batch_norm).runs
-    data = {key: build_dataset(values) for key, values in run.spec["data"].items()}
-    split = make_split(data, run.spec["main"], build_split_plan(run.spec["split"]), 0)
-    knobs = {"hidden": 16, "layers": 2} if run.spec["model"]["name"] == "mlp" else {}
-    return split, data, ModelSpec(run.spec["model"]["name"], knobs), TrainingSettings(**run.spec["training"])
+    (spec,) = whole_specs(planned(PAIRINGS[name], {"erm": {}}, batch_norm))
+    data = {key: build_dataset(values) for key, values in spec["data"].items()}
+    split = make_split(data, spec["main"], build_split_plan(spec["split"]), 0)
+    knobs = {"hidden": 16, "layers": 2} if spec["model"]["name"] == "mlp" else {}
+    return split, data, ModelSpec(spec["model"]["name"], knobs), TrainingSettings(**spec["training"])
 
 
 @dataclass(frozen=True)

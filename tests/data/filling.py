@@ -1,4 +1,4 @@
-"""A process that fills a region which it was given, and may be told to die while it does.
+"""A process that fills a region which it inherited, and may be told to die while it does.
 
 `python -m tests.data.filling HANDLE LOG ROWS SECONDS FALLS GO`: when the file GO is there, holds rows 0 to ROWS - 1 of `dataset()`,
 SECONDS a rendering; at its write number FALLS (0: never) it writes half of it and is killed. Prints a digest of what it read.
@@ -20,7 +20,7 @@ from crosswind.data import resident
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 
-N, SHAPE = 5000, (32, 32, 3)
+N, SHAPE = 5000, (64, 64, 1)  # a page of memory a row
 
 
 def picture(rows: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def digest_of(pixels: np.ndarray) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    handle, log, rows, seconds, falls = int(arguments[0]), arguments[1], int(arguments[2]), float(arguments[3]), int(arguments[4])
+    handle, rows, falls = int(arguments[0]), int(arguments[2]), int(arguments[4])
     write, writes = os.pwrite, 0
 
     def falling(to: int, data: bytes, place: int) -> int:
@@ -57,11 +57,9 @@ def main(arguments: list[str]) -> None:
         return write(to, data, place)
 
     def seen(asked: np.ndarray) -> None:
-        out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        write_all = "".join(f"{os.getpid()} {row}\n" for row in asked).encode()
-        os.write(out, write_all)
-        os.close(out)
-        time.sleep(seconds)
+        with open(arguments[1], "a") as log:
+            log.write("".join(f"{os.getpid()} {row}\n" for row in asked))
+        time.sleep(float(arguments[3]))
 
     resident.share(handle)
     print("ready", flush=True)
@@ -70,7 +68,7 @@ def main(arguments: list[str]) -> None:
     os.pwrite = falling  # type: ignore[assignment]
     held = resident.ResidentRows(dataset(seen), np.arange(rows), evaluation=False)
     held.bring()
-    print(digest_of(held.take(np.arange(rows))), held.held(), f"{held.waited:.3f}", flush=True)
+    print(digest_of(held.take(np.arange(rows))), held.held(), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,14 @@ from tests.data.filling import SHAPE, dataset, digest_of, picture
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.data import budget, resident
+from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.budget import bounded, memory_bytes, usable_memory
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive, evaluation_images
 from crosswind.data.resident import Region, ResidentRows
 
-ROW = int(np.prod(SHAPE)) + 8
+ROW = int(np.prod(SHAPE))
+EXTRA = 64 << 10  # bytes beside the rows: the header and a byte for every row
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +48,7 @@ def test_rows_are_rendered_once_and_read_as_they_are() -> None:
     assert np.array_equal(held.take(np.array([5, 0, 5])), picture(np.array([17, 4999, 17])))
     more = rows_of(data, np.arange(2000))
     assert np.array_equal(more.take(np.arange(2000)), picture(np.arange(2000)))
-    assert held.memory is more.memory and np.array_equal(held.take(np.arange(6)), picture(wanted))
+    assert held._arena is more._arena and np.array_equal(held.take(np.arange(6)), picture(wanted))
     assert set(seen.values()) == {1} and set(seen) == {*range(2000), 4999}
 
 
@@ -64,20 +66,33 @@ def test_what_does_not_fit_is_rendered_at_each_reading() -> None:
     data = dataset(lambda rows: seen.update(rows.tolist()))
     with bounded(1000 * ROW):
         held = rows_of(data, np.arange(1500))
-        assert not held.held() and (held.slots >= 0).sum() == 1000
-        assert sum(seen.values()) == 1000
+        count = held._held.sum()
+        assert not held.held() and 980 < count <= 1000 and sum(seen.values()) == count
         mixed = np.array([0, 1499, 700, 1200, 1])
         assert np.array_equal(held.take(mixed), picture(mixed))
-        assert sum(seen.values()) == 1000 + (held.slots[mixed] < 0).sum()
+        assert sum(seen.values()) == count + (~held._held[mixed]).sum()
         seen.clear()
         again = rows_of(data, np.arange(1500))
-        assert not seen and np.array_equal(again.slots, held.slots)
+        assert not seen and np.array_equal(again._held, held._held)
     # The bound is that of all data sets of the process together.
+    other = dataset(n=4000)
     with bounded(1400 * ROW):
-        assert (rows_of(dataset(n=4000), np.arange(1500)).slots >= 0).sum() == 400
+        assert 360 < rows_of(other, np.arange(1500))._held.sum() <= 400
     with bounded(0):
         none = rows_of(dataset(n=3000), np.arange(40))
-        assert (none.slots < 0).all() and np.array_equal(none.take(np.arange(40)), picture(np.arange(40)))
+        assert not none._held.any() and np.array_equal(none.take(np.arange(40)), picture(np.arange(40)))
+
+
+def test_rows_that_lie_apart_keep_to_the_bound_in_whole_pages() -> None:
+    table = AttributeTable((Attribute("one", ("only",)),), np.zeros((1, 100_000), dtype=np.uint8))
+    dots = lambda rows: np.repeat(rows, 64).astype(np.uint8).reshape(-1, 8, 8, 1)  # noqa: E731
+    data = AttributedDataset("dots", table, dots, (8, 8, 1))
+    held = ResidentRows(data, np.arange(0, 100_000, 10), evaluation=False)
+    with bounded(1 << 20):
+        held.bring()
+    assert held._arena is not None and 500 < held._held.sum() < 5000
+    assert held._arena._region.used() <= (1 << 20) + 512 * 64 * 10
+    assert np.array_equal(held.take(np.arange(10_000)), dots(held.rows))
 
 
 def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
@@ -87,10 +102,10 @@ def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
     held = rows_of(data, rows, evaluation=True)
     assert np.array_equal(held.take(np.arange(360)), evaluation_images(data, rows))
     base = rows_of(data, np.arange(40))
-    assert np.array_equal(base.take(np.arange(40)), picture(np.arange(40))) and base.memory is not held.memory
+    assert np.array_equal(base.take(np.arange(40)), picture(np.arange(40))) and base._arena is not held._arena
     # Without a derived attribute both are one.
     plain = dataset()
-    assert rows_of(plain, np.arange(9), evaluation=True).memory is rows_of(plain, np.arange(9)).memory
+    assert rows_of(plain, np.arange(9), evaluation=True)._arena is rows_of(plain, np.arange(9))._arena
 
 
 def test_a_forward_pass_in_half_precision_changes_no_held_image() -> None:
@@ -191,24 +206,22 @@ def test_two_processes_render_each_row_once_and_share_the_work(tmp_path: Path) -
     for _ in range(2):
         fillers.start(5000, seconds=0.05)
     ends = fillers.ends()
-    assert [(status, *words[:2]) for status, words in ends] == [(0, digest_of(picture(np.arange(5000))), "True")] * 2
+    assert [(status, *words) for status, words in ends] == [(0, digest_of(picture(np.arange(5000))), "True")] * 2
     assert fillers.rendered() == Counter(range(5000))
     assert len({line.split()[0] for line in fillers.log.read_text().splitlines()}) == 2
-    assert fillers.region.used() == 5000 * ROW
+    assert 5000 * ROW < fillers.region.used() < 5000 * ROW + EXTRA
     fillers.region.close()
 
 
-@pytest.mark.parametrize("falls", [pytest.param(n, marks=() if n in (2, 4, 5, 6, 12) else pytest.mark.slow) for n in range(1, 13)])
+@pytest.mark.parametrize("falls", range(1, 8))
 def test_killed_at_any_write_it_leaves_a_sound_region(tmp_path: Path, falls: int) -> None:
-    """Writes 1 and 2 add the data set, 3 is the turn, then pixels, log and count of each of three chunks."""
+    """Write 1 adds the data set, then pixels and marks of each of three chunks."""
     fillers = Fillers(tmp_path)
     fillers.start(1200, falls=falls)
     assert fillers.ends()[0][0] == -9
-    assert fillers.region.used() <= (falls - 3) // 3 * 512 * ROW if falls > 3 else fillers.region.used() == 0
     fillers.start(1200)
-    (end,) = fillers.ends()
-    assert (end[0], *end[1][:2]) == (0, digest_of(picture(np.arange(1200))), "True")
-    assert fillers.region.used() == 1200 * ROW
+    assert fillers.ends() == [(0, [digest_of(picture(np.arange(1200))), "True"])]
+    assert sum(fillers.rendered().values()) <= 1200 + 512
     fillers.region.close()
 
 
@@ -221,44 +234,33 @@ def test_a_process_that_is_killed_while_it_renders_keeps_nobody_waiting(tmp_path
     fillers.start(400)
     fillers.processes[0].kill()
     dead, living = fillers.ends()
-    assert dead[0] == -9 and (living[0], living[1][:2]) == (0, [digest_of(picture(np.arange(400))), "True"])
+    assert dead[0] == -9 and living == (0, [digest_of(picture(np.arange(400))), "True"])
     assert set(fillers.rendered().values()) == {2}
     fillers.region.close()
 
 
 def test_the_bound_holds_for_all_processes_together(tmp_path: Path) -> None:
-    fillers = Fillers(tmp_path, bound=2000 * ROW + 7)
+    fillers = Fillers(tmp_path, bound=2000 * ROW)
     for _ in range(2):
         fillers.start(3000)
-    for status, words in fillers.ends():
-        assert (status, words[:2]) == (0, [digest_of(picture(np.arange(3000))), "False"])
-    assert fillers.region.used() == 2000 * ROW
+    assert fillers.ends() == [(0, [digest_of(picture(np.arange(3000))), "False"])] * 2
+    assert 1990 * ROW < fillers.region.used() < 2000 * ROW + EXTRA
     fillers.region.close()
 
 
-def test_arenas_of_one_region_do_not_touch(tmp_path: Path) -> None:
+def test_arenas_of_one_region_do_not_touch() -> None:
     region = Region.create(1 << 30)
     shapes = [(3, 5, 1), (32, 32, 3), (1, 1, 1)]
     arenas = [region.arena(bytes([place]) * 32, 3000, shape) for place, shape in enumerate(shapes)]
     for turn in range(3):
         for place, arena in enumerate(arenas):
-            rows = np.arange(turn, 3000, 3)
             assert arena is not None
-            arena.fill(rows, lambda asked, place=place: numbered(asked, place, shapes[place]))
+            arena.fill(np.arange(turn, 3000, 3), lambda asked, place=place: numbered(asked, place, shapes[place]))
     other = Region.attach(os.dup(region.handle))
     for place, shape in enumerate(shapes):
         arena = other.arena(bytes([place]) * 32, 3000, shape)
-        assert arena is not None and len(arena) == 3000
-        found = arena.rows[arena.slots(np.arange(3000))]
-        assert np.array_equal(found, numbered(np.arange(3000), place, shape))
-    assert region.arena(b"x" * 32, 10, (3, 3, 3)) is not None
-    with pytest.raises(ValueError, match="region"):
-        Region.attach(_plain(tmp_path))
-
-
-def test_fillings_begin_far_from_one_another() -> None:
-    region = Region.create(1 << 20)
-    assert [region.turn() for _ in range(6)] == [0.0, 0.5, 0.25, 0.75, 0.125, 0.625]
+        assert arena is not None and arena.held.all()
+        assert np.array_equal(arena.rows, numbered(np.arange(3000), place, shape))
 
 
 def test_more_data_sets_than_there_is_place_for() -> None:
@@ -318,8 +320,3 @@ def descriptors() -> list[str]:
         except OSError:
             continue  # the folder that was listed
     return sorted(name for name in found if "crosswind" in name)
-
-
-def _plain(folder: Path) -> int:
-    (folder / "plain").write_bytes(bytes(20_000))
-    return os.open(folder / "plain", os.O_RDWR)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from crosswind.cli.main import _status
 from crosswind.core import registry
 from crosswind.evaluation.compare import t_quantile
+from crosswind.evaluation.metrics import METRICS
 from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import parse
 from crosswind.studies.spec import Study, study_from
@@ -151,7 +153,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "birds").symlink_to("pictures")
     monkeypatch.chdir(tmp_path)
     before = dict(registry._LIVE)
-    yield tmp_path
+    with patch.dict(METRICS):  # a page declares one, which the scores of later tests would hold
+        yield tmp_path
     for room, name in set(registry._LIVE) - set(before):
         if registry._LIVE[room, name].__module__.startswith("page_"):
             registry.forget(room, name)

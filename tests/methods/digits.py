@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
@@ -32,9 +32,9 @@ STUDY: dict[str, Any] = {
 def finished(out: Path, methods: dict[str, Any], **changes: Any) -> list[dict[str, Any]]:
     """The store's rows of ERM and these methods, one a run, rule and set; every run has finished."""
     plan = make_plan(study_from({**STUDY, "methods": {"erm": {}, **methods}, **changes}, name="digits"))
-    with Store.open(out, create=True) as store, Inline("crosswind.studies.run:execute") as engine:
-        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.runs)
-        drive(store, plan.runs, engine)
+    with Store.open(out, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
+        drive(store, plan.jobs, engine)
         rows = store.results("digits")
     assert {row["status"] for row in rows} == {"finished"}
     assert {row["method"] for row in rows} >= {"erm", *methods}

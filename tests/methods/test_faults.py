@@ -255,9 +255,9 @@ def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_pa
 
     plan = make_plan(study_from({**STUDY, "methods": list(FACTS)}, name="faults"))
     with Store.open(tmp_path, create=True) as store:
-        store.add_plan("faults", {}, plan.study.model_dump(), plan.runs)
-        rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none" and "role" not in row["labels"]]
-        found = {row["labels"]["method"]: store.run(row["key"])["spec"] for row in rows}
+        store.add_plan("faults", {}, plan.study.model_dump(), plan.jobs)
+        rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none"]
+        found = {row["labels"]["method"]: store.run(store.run(row["key"])["needs"][0])["spec"] for row in rows}
     assert set(found) == set(FACTS)
     for name, spec in found.items():
         knobs = {item.name: item.default for item in FACTS[name].knobs}

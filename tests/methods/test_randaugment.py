@@ -11,7 +11,7 @@ from crosswind.core.knobs import knobs_of
 from crosswind.data.derive import training_keys
 from crosswind.methods.randaugment import RandAugment
 from crosswind.training.checks import changes_nothing
-from crosswind.transforms.policies.randaugment import ALL
+from crosswind.transforms.policies.operations import USUAL
 
 KEYS = training_keys(np.arange(64), 0, 0)
 GREY = torch.randint(64, 192, (64, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
@@ -20,16 +20,16 @@ LIGHT = GREY + 60  # up to 251: solarize begins below at most magnitudes
 
 def test_every_operation_of_the_transform_can_be_alone() -> None:
     (domain,) = (item.domain for item in knobs_of(RandAugment) if item.name == "operations")
-    assert set(domain.strip("{}").split(", ")) == {"all", *ALL} and len(ALL) == 14
+    assert set(domain.strip("{}").split(", ")) == {"all", *USUAL} and len(USUAL) == 14
 
 
-@pytest.mark.parametrize("operation", [name for name in ALL if name != "identity"])
+@pytest.mark.parametrize("operation", [name for name in USUAL if name != "identity"])
 def test_an_operation_alone_changes_pictures_as_no_other_does(operation: str) -> None:
     (view,) = RandAugment(count=1, magnitude=15, operations=operation).views()
     assert view is not None
     made = view(LIGHT, KEYS)
     assert not torch.equal(made, LIGHT)
-    for other in ALL:
+    for other in USUAL:
         if other != operation:
             (beside,) = RandAugment(count=1, magnitude=15, operations=other).views()
             assert beside is not None and not torch.equal(made, beside(LIGHT, KEYS)), other
@@ -39,7 +39,7 @@ def test_without_an_operation_pictures_stay_as_they_are() -> None:
     assert RandAugment(count=0).views() == (None,)
 
 
-@pytest.mark.parametrize("operation", ["all", *ALL])
+@pytest.mark.parametrize("operation", ["all", *USUAL])
 @pytest.mark.parametrize("magnitude", [0, 1, 2, 5])
 def test_who_is_idle_is_told_and_nobody_else_is(operation: str, magnitude: int) -> None:
     """A level is 1/30 of 150/331 of the side: of 64 pixels 0.97 at level 1, which is none, and 1.93 at level 2, which is one."""

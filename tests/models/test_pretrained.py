@@ -222,7 +222,7 @@ def test_a_study_tunes_from_a_file_and_another_file_is_another_run(tmp_path: Pat
         with Store.open(out) as store:
             assert {run["status"] for run in store.runs("tune")} == {"finished"} and len(store.runs("tune")) == 2
             assert store.counts()["finished"] == 2 + len(found)
-            rows = [row for row in store.results("tune", groups=False) if row["set"] == "test"]
+            rows = [row for row in store.results("tune", without=("groups",)) if row["set"] == "test"]
         found.append({row["model"]: (row["key"], row["metrics"]["nll"]) for row in rows})
     before, after = found
     assert before["random"] == after["random"]

@@ -98,7 +98,7 @@ class Raw:
                 | {"cost": json.loads(cost or "{}"), "warnings": json.loads(warnings or "[]")}
                 for key, labels, status, reason, seconds, cost, warnings in connection.execute(
                     "SELECT s.key, s.labels, r.status, r.reason, r.seconds, r.cost, r.warnings FROM study_runs s "
-                    "JOIN runs r ON r.key = s.key ORDER BY s.position"
+                    "JOIN runs r ON r.key = s.key WHERE r.kind = 'score' ORDER BY s.position"
                 )
             ]
             self.scores = {

@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 
 from crosswind.core.errors import InputError
-from crosswind.reports.audits import MOST_SHOWN, audit_figure, audit_page, panels, write_audit
+from crosswind.reports.audits import MOST_SHOWN, audit_figure, audit_page, write_audit
 from crosswind.shifts.audit import Audit, audit
 
 
-def made(columns: int = 3, names: str = "a") -> Audit:
+def made(columns: int = 3, names: str = "a", last: bool = False) -> Audit:
     def table(seed: int, tie: float) -> dict[str, Any]:
         generator = np.random.default_rng(seed)
         y = generator.integers(0, 2, 300)
         rest = {f"{names}{place}": generator.integers(0, 2, 300) for place in range(1, columns)}
-        return {"y": y, f"{names}0": np.where(generator.random(300) < tie, y, generator.integers(0, 2, 300)), **rest}
+        tied = {f"{names}0": np.where(generator.random(300) < tie, y, generator.integers(0, 2, 300))}
+        return {"y": y, **rest, **tied} if last else {"y": y, **tied, **rest}
 
     return audit(table(0, 0.9), table(1, 0.0), "y")
 
 
 def test_the_chart_is_valid_vega_lite() -> None:
-    assert altair.Chart.from_dict(panels(("a", "b (label)")), validate=True) is not None
+    assert altair.Chart.from_dict(dict(audit_figure(made()).spec), validate=True) is not None
 
 
 def test_the_picture_holds_every_verdict() -> None:
@@ -45,7 +46,7 @@ def test_the_picture_holds_every_verdict() -> None:
 
 
 def test_columns_with_something_to_say_come_first_where_there_are_too_many() -> None:
-    found = made(MOST_SHOWN + 20)
+    found = made(MOST_SHOWN + 20, last=True)
     shown = {row["c"] for row in audit_figure(found).spec["datasets"]["d1"]}
     assert len(shown) == MOST_SHOWN and "a0" in shown
 

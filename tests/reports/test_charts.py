@@ -1,51 +1,132 @@
-"""Charts as specifications: each is valid Vega-Lite by Altair's copy of its schema, and what is handed out twice is one."""
+"""Specifications that are valid Vega-Lite by Altair's copy of its schema, and the script of a page, kept between reports."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import altair
 import jsonschema
 import pytest
+import vl_convert
+from tests.reports.test_run_tables import cost_of, run_of
+from tests.reports.test_score_tables import _study
 
-from crosswind.reports import charts
-from crosswind.reports.bundle import VEGA_LITE
-from crosswind.reports.drawing import filled
+from crosswind.reports import charts, figures
+from crosswind.reports.gather import SetDraw, ShiftDraw
+from crosswind.reports.results import arrange
+from crosswind.reports.run_tables import costs
+from crosswind.reports.score_tables import ranking
 
-WIDE = tuple(f"value {i}" for i in range(30))
-CHARTS: dict[str, dict[str, Any]] = {
-    "panels": charts.panels("digit", (("ink", ("0", "1"), ("red", "green")), ("background", ("0",), WIDE)), "small"),
-    "large panels": charts.panels("digit", (("ink", WIDE, ("red",)),), "large"),
-    "change": charts.grid(("none", "SC"), ("groupdro",), (("d", "change", "+.3f"), ("i", "95% interval", "")), True),
-    "worst": charts.grid(WIDE, ("erm", "groupdro"), (("d", "worst group", ".3f"),), False),
-    "strips": charts.strips(("none", "SC"), ("erm", "groupdro"), "accuracy on test"),
-    "rules": charts.rule_points(("none",), ("erm",), ("best-id", "best-target (ORACLE)"), "accuracy on test"),
-    "ranks": charts.rank_circles(("erm", "groupdro")),
-    "time": charts.stacks(("erm", "groupdro"), ("data", "step", "other"), ("data", "step")),
+FOUND = arrange(_study())
+PLACES = [place for place in FOUND.places if place.set == "test"]
+
+
+def _drawn(most: float, *values: int) -> Any:
+    tables = {
+        f"attribute {count}": {(str(label), f"value {i}"): (most / 2, i) for label in range(3) for i in range(count)}
+        for count in values
+    }
+    shown = SetDraw(9, 2, 1, tables)
+    return figures.draw_map(ShiftDraw("d", "SC", "few", 0, "digit", shown, None, (), ()), shown, most)
+
+
+FIGURES = {
+    "panels": _drawn(10, 3, 30, 1),
+    "large panels": _drawn(5000, 2),
+    "change": figures.change_map(FOUND, PLACES[0], "erm"),
+    "worst": figures.worst_map(FOUND, PLACES[0], "erm"),
+    "strips": figures.seed_strips(FOUND, PLACES[0], "erm"),
+    "rules": figures.rule_dots(FOUND, PLACES, "erm"),
+    "ranks": figures.rank_dots(ranking(FOUND, PLACES[:1])[0]),
+    "time": figures.time_bars(costs([run_of(cost_of()), run_of({}, "groupdro")])),
 }
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_a_chart_is_valid_vega_lite(name: str) -> None:
-    assert altair.Chart.from_dict(CHARTS[name], validate=True) is not None
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_valid_vega_lite(name: str) -> None:
+    figure = FIGURES[name]
+    assert figure is not None and altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
+    assert figure.spec["$schema"].endswith(f"/v{charts.VEGA_LITE.partition('.')[0]}.json")
 
 
-def test_an_invalid_chart_is_found() -> None:
-    wrong = {**CHARTS["time"], "mark": "column"}
+def test_an_invalid_figure_is_found() -> None:
+    assert FIGURES["time"] is not None
     with pytest.raises(jsonschema.ValidationError):
-        altair.Chart.from_dict(wrong, validate=True)
+        altair.Chart.from_dict({**FIGURES["time"].spec, "mark": "column"}, validate=True)
 
 
-def test_charts_are_of_the_version_that_draws_them() -> None:
-    import vl_convert
-
-    assert VEGA_LITE in vl_convert.get_vegalite_versions()
-    assert all(chart["$schema"].endswith(f"/v{VEGA_LITE.partition('.')[0]}.json") for chart in CHARTS.values())
+def test_figures_are_of_a_version_that_can_be_drawn() -> None:
+    assert charts.VEGA_LITE in vl_convert.get_vegalite_versions()
 
 
-def test_numbers_go_in_beside_the_chart() -> None:
-    before = repr(CHARTS["change"])
-    made = filled(CHARTS["change"], {"rows": [{"d": 0.1}]}, most=0.25)
-    assert made["datasets"] == {"rows": [{"d": 0.1}]}
-    assert {"name": "most", "value": 0.25} in made["params"]
-    assert repr(CHARTS["change"]) == before
+# -- the script ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """How often the script was made, by versions; the folder of caches is an empty one."""
+    calls: list[str] = []
+
+    def javascript_bundle(vl_version: str) -> str:
+        calls.append(vl_version)
+        return "var vegaEmbed = 1; // é\n" * 100
+
+    monkeypatch.setattr(vl_convert, "javascript_bundle", javascript_bundle)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    charts.runtime.cache_clear()
+    yield calls
+    charts.runtime.cache_clear()
+
+
+def again() -> str:
+    charts.runtime.cache_clear()
+    return charts.runtime()
+
+
+def test_it_is_made_once_a_version(made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    assert again() == again() == "var vegaEmbed = 1; // é\n" * 100
+    assert made == [charts.VEGA_LITE]
+    path = charts.cache_file()
+    assert path is not None and list((tmp_path / "caches" / "crosswind").iterdir()) == [path]
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "99.0")
+    assert charts.cache_file() != path and "99.0" in str(charts.cache_file())
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "bytes", "folder"])
+def test_a_damaged_file_is_as_good_as_none(made: list[str], damage: str) -> None:
+    good, path = again(), charts.cache_file()
+    assert path is not None
+    raw = path.read_bytes()
+    if damage == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        damaged = {"cut": raw[:-5], "empty": b"", "changed": raw.replace(b"1;", b"2;", 1), "bytes": b"\xff" * 99}
+        path.write_bytes(damaged[damage])
+    assert again() == good
+    assert len(made) == 2
+    assert again() == good
+    assert len(made) == (3 if damage == "folder" else 2)
+
+
+def test_a_place_that_cannot_be_written_costs_time_only(made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert again() == again()
+    assert len(made) == 2
+
+
+def test_without_a_home_nothing_is_kept(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(*_: Any) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert charts.cache_file() is None
+    assert again() == again()
+    assert len(made) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import pytest
 from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
-from crosswind.cli.report import tables_of
 from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.gather import gather
 from crosswind.reports.results import arrange
 from crosswind.studies.claims import Claim, rule_of
 from crosswind.studies.store import Store
-
-BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 
 
 def claim(**fields: Any) -> dict[str, Any]:
@@ -265,6 +262,7 @@ def test_every_form_of_the_report_has_the_claims(store: Path, capsys: pytest.Cap
     text = capsys.readouterr().out
     assert "Claims (alpha, digits, size few, mlp, set test, accuracy)" in text and text.index("Claims (") < text.index("\nRuns\n")
     html = (store / "report.html").read_text(encoding="utf-8")
+    assert html.index(">Claims</h3>") < html.index(">Shifts</h3>")
     assert "Claim 1: GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more" in html and "<b>helps" not in html
     assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
     tables = {table["name"]: table for table in json.loads(capsys.readouterr().out)}
@@ -279,27 +277,6 @@ def test_every_form_of_the_report_has_the_claims(store: Path, capsys: pytest.Cap
     text = (tmp_path / "csv" / "claims-alpha.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["shift"] for row in rows] == ["none", "SC"] * 2 and rows[0]["text"].startswith("GroupDRO")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
-def test_the_page_shows_the_claims_first(tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
-    out = whole_store(tmp_path / "out", claims=ASKED, statuses={9: "pending"})
-    assert _status(["report", str(out)]) == 0
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        told: list[str] = []
-        page.on("console", lambda message: told.append(message.text))
-        page.goto((out / "report.html").resolve().as_uri())
-        assert page.locator("section h3").first.inner_text() == "Claims"
-        table = page.locator("section", has=page.locator("h3", has_text="Claims")).last.locator("table").first
-        assert table.is_visible() and table.locator("tbody tr").count() == 4
-        assert table.locator("tbody tr").nth(1).inner_text().split("\t")[1].strip() == NOT_RUN
-        assert told == []
-        browser.close()
 
 
 ODD: list[Any] = [[3], "claims", {"a": 1}, [{}], [[]], *([{**ASKED[0], "better": odd}] for odd in ({}, [1], {"method": {}}))]
@@ -317,11 +294,11 @@ def test_damaged_claims_end_in_one_sentence_or_are_left_out(tmp_path: Path) -> N
             with store.transaction() as connection:
                 connection.execute(studies.update().values(resolved=json.dumps({**resolved, "claims": odd})))
             try:
-                tables_of(store, "alpha")
+                gather(store, "alpha", draws=False).text_tables()
             except StoreError as error:
                 refused += 1
                 assert "is damaged: the study 'alpha' cannot be put in tables" in str(error)
-    assert refused == 7  # the others name what there is nothing of
+    assert refused == 8  # the others name what there is nothing of
 
 
 def test_a_claim_about_runs_that_doubt_themselves_says_so() -> None:

@@ -15,7 +15,7 @@ from benchmarks.report_page import opened, synthetic_store
 
 from crosswind.cli.main import _status
 from crosswind.evaluation.compare import paired, summary
-from crosswind.reports.drawing import FORMATS
+from crosswind.reports.charts import FORMATS
 from crosswind.studies.store import Store
 
 BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
@@ -137,29 +137,6 @@ def test_every_figure_has_words_and_numbers(browser: Any, store: Path) -> None:
         assert len(places.nth(i).get_attribute("aria-label") or "") > 40
     assert page.locator("figure.plot:has(details.numbers table)").count() == FIGURES - 1  # the table of times stands open below it
     page.context.close()
-
-
-@needs_browser
-def test_the_tables_of_the_page_are_those_of_the_text(browser: Any, store: Path, capsys: Any) -> None:
-    capsys.readouterr()
-    assert _status(["report", str(store), "--json"]) == 0
-    tables = json.loads(capsys.readouterr().out)
-    page, _ = look(browser, store)
-    found: dict[str, list[list[str]]] = page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll("table[data-table]")].map((table) => [table.dataset.table,
-        [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim()))]))"""
-    )
-    page.context.close()
-    assert len(tables) == 6
-    for table in tables:
-        shown = [
-            ["-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row]
-            for row in table["rows"]
-        ]
-        assert found[table["name"]] == [table["columns"], *shown], table["name"]
-    reasons = found["trouble"]
-    assert [row[0] for row in reasons[1:]] == ["failed", "diverged"]
-    assert REASON in reasons[1] and "not finite at step 3" in reasons[2]
 
 
 def test_the_figures_hold_the_numbers_of_the_store(store: Path) -> None:

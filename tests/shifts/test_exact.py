@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -15,8 +16,8 @@ from tests.shifts.worlds import plan, world
 
 from crosswind.core.errors import InputError, InternalError
 from crosswind.shifts.base import exact
-from crosswind.shifts.split import Roles, controlled_rounding, deal, make, make_split, parse_roles, plan_counts
-from crosswind.shifts.split.rounding import rounded_up
+from crosswind.shifts.split import Roles, assign_roles, make_split, plan_counts, rows
+from crosswind.shifts.split.rounding import controlled_rounding, rounded_up
 
 SHARES = st.one_of(
     st.sampled_from([1 / 3, 2 / 3, 0.1 + 0.2, 1 - 2**-53, 1e-17, 1e-300, 1e-320, 0.2, 1e-5]),
@@ -38,9 +39,9 @@ def test_no_test_row_trains_at_a_share_in_full_precision() -> None:
     """4 cells of 5,000 rows, 10 for testing: 4,990 are left, 1,664 of them (a third, rounded up) validate, 3,326 may train."""
     data = {"d": world((2, 2), 5_000)}
     split = make_split(data, "d", plan(n_attributes=1, roles=Roles(10, 1 / 3)), seed=0)
-    rows = [split.train.rows, split.validation["validation"].rows, split.evaluation["test"].rows]
-    assert [len(part) for part in rows] == [4 * 3_326, 4 * 1_663, 40]  # a third of training and validation together
-    assert len(np.unique(np.concatenate(rows))) == sum(map(len, rows))
+    found = [split.train.rows, split.validation["validation"].rows, split.evaluation["test"].rows]
+    assert [len(part) for part in found] == [4 * 3_326, 4 * 1_663, 40]  # a third of training and validation together
+    assert len(np.unique(np.concatenate(found))) == sum(map(len, found))
     assert (data["d"].table.column("y")[split.train.rows] == split.train.label).all()
 
 
@@ -58,16 +59,16 @@ def test_roles_hold_on_large_cells(test: float | Fraction, validation: float | F
         _LARGE[False] = {"d": world((2, 2), sizes)}
         _LARGE[True] = {"d": world((2, 2), sizes, units=np.arange(52_008) // 3)}
     data = _LARGE[units]
-    roles = parse_roles({"test": test if isinstance(test, float) else str(test), "validation": str(validation)})
+    roles = Roles(test if isinstance(test, float) else str(test), str(validation))
     try:
         split = make_split(data, "d", plan(n_attributes=1, roles=roles), seed=1)
     except InputError as error:
         assert str(error).startswith(("roles.test", "shift"))  # nothing left to test on, or to train on
         return
     sets = [split.train, *split.validation.values(), *split.evaluation.values()]
-    rows = np.concatenate([part.rows for part in sets])
-    assert len(np.unique(rows)) == len(rows) <= 52_008
-    assert (data["d"].table.column("y")[rows] == np.concatenate([part.true_label for part in sets])).all()
+    chosen = np.concatenate([part.rows for part in sets])
+    assert len(np.unique(chosen)) == len(chosen) <= 52_008
+    assert (data["d"].table.column("y")[chosen] == np.concatenate([part.true_label for part in sets])).all()
     if not units:
         left = 52_008 - len(split.evaluation["test"])
         wanted = exact(validation, "validation")
@@ -78,7 +79,7 @@ def test_roles_hold_on_large_cells(test: float | Fraction, validation: float | F
 @pytest.mark.parametrize("share", [1e-320, 1e-17, "1e-320", 2**70])
 def test_a_strange_quota_gives_a_split_or_a_sentence(share: Any) -> None:
     data = {"d": world((2, 2), 50)}
-    for roles in (parse_roles({"test": 3, "validation": share}), parse_roles({"test": share, "validation": 3})):
+    for roles in (Roles(3, share), Roles(share, 3)):
         try:
             told = plan_counts(data, "d", plan(n_attributes=1, roles=roles))
         except InputError as error:
@@ -116,7 +117,7 @@ def _units() -> dict[str, Any]:
 
 
 def test_a_deal_of_other_sizes_than_the_cells_is_not_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deal, "rounded_up", lambda left, share: np.full_like(left, -724))
+    monkeypatch.setattr(assign_roles, "rounded_up", lambda left, share: np.full_like(left, -724))
     with pytest.raises(InternalError, match="more rows than it has, or fewer than none"):
         plan_counts({"d": world((2, 2), 20)}, "d", plan(n_attributes=1, roles=Roles(4, 0.2)))
 
@@ -158,8 +159,9 @@ def _fewer(drawn: Any) -> Any:
     [(_swap, "rows that lie in other cells"), (_repeat, "a row twice"), (_fewer, "59 rows where 60 were planned")],
 )
 def test_a_wrong_set_is_not_handed_on(monkeypatch: pytest.MonkeyPatch, change: Any, words: str) -> None:
-    right = make.draw_rows
-    monkeypatch.setattr(make, "draw_rows", lambda parts: [change(drawn) for drawn in right(parts)])
+    module = sys.modules[make_split.__module__]
+    right = rows.draw_rows
+    monkeypatch.setattr(module, "draw_rows", lambda parts: [change(drawn) for drawn in right(parts)])
     study = plan(draw={"total": 60}, n_attributes=1, roles=Roles(4, 0.2))
     with pytest.raises(InternalError, match=f"^the set 'train' has {words}"):
         make_split({"d": world((2, 2), 40)}, "d", study, seed=0)

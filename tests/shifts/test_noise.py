@@ -100,4 +100,3 @@ def test_a_matrix_of_the_wrong_size_is_refused_with_the_number_of_classes() -> N
     with pytest.raises(InputError, match="label_noise.matrix: must have 3 rows of 3 numbers"):
         make_split({"d": world((3, 2), 10)}, "d", plan(None, 2, 1, label_noise=noise), 0)
     assert parse_noise(None) is None
-    assert parse_noise(noise.describe() if noise else None) == noise

@@ -12,7 +12,18 @@ from tests.shifts.worlds import cells_of, jeon
 
 from crosswind.shifts.base import parse_shift
 from crosswind.shifts.split import rounding
-from crosswind.shifts.split.rounding import controlled_rounding, margin_excess, whole
+from crosswind.shifts.split.rounding import controlled_rounding
+
+
+def margin_excess(counts: np.ndarray, expected: np.ndarray) -> list[int]:
+    """How many rows each axis has out of place: beyond the whole numbers around the expectations of its values."""
+    found = []
+    for axis in range(expected.ndim):
+        have, want = (
+            np.moveaxis(table, axis, 0).reshape(len(np.moveaxis(table, axis, 0)), -1).sum(axis=1) for table in (counts, expected)
+        )
+        found.append(int((np.maximum(np.floor(want + 1e-7) - have, 0) + np.maximum(have - np.ceil(want - 1e-7), 0)).sum()))
+    return found
 
 
 def check(counts: np.ndarray, expected: np.ndarray, total: int) -> None:
@@ -100,9 +111,8 @@ def test_where_no_even_table_exists_the_label_comes_first() -> None:
 
 def test_whole_expectations_are_taken_as_they_are() -> None:
     expected = np.array([[2.0, 3.0 - 1e-12], [0.0, 1.0]])
-    ready = whole(expected)
-    assert ready is not None
-    assert ready.tolist() == [[2, 3], [0, 1]]
-    assert whole(np.array([0.5])) is None
+    assert controlled_rounding(expected, 0).tolist() == [[2, 3], [0, 1]]
+    for total in (0, 2):  # no part is rounded up, or every part
+        assert controlled_rounding(np.array([0.6, 0.4]), 0, total).tolist() == [total // 2] * 2
     with pytest.raises(ValueError, match="cannot be rounded"):
         controlled_rounding(np.array([0.5, 0.5]), 0, 3)

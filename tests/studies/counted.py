@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from crosswind.core.registry import register
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
+from crosswind.studies.engines import Place
 
 MODULE = "tests.studies.counted"
 LOG = "CROSSWIND_TESTS_LOG"
@@ -51,17 +51,15 @@ def picture(rows: np.ndarray) -> np.ndarray:
     return (noise + 100 * (rows[:, None] % 2)).astype(np.uint8).reshape(-1, *SHAPE)
 
 
-def execute(
-    spec: Mapping[str, Any], folder: Path, checkpoint: Path, report: Callable[[dict[str, Any]], None], bases: Any = None
-) -> dict[str, Any]:
+def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Hold `spec["rows"]` rows and tell a digest of them; with `dies`, the first try ends as the first rows are drawn."""
     from crosswind.core.registry import load
     from crosswind.core.types import digest_arrays
     from crosswind.data.resident import ResidentRows
 
     data = load("sources", NAME)().load()
-    if spec.get("dies") and not checkpoint.exists():
-        checkpoint.write_text("tried")
+    if spec.get("dies") and not place.checkpoint.exists():
+        place.checkpoint.write_text("tried")
 
         def falls(rows: np.ndarray) -> np.ndarray:
             os.kill(os.getpid(), signal.SIGKILL)

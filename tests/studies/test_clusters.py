@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from tests.studies.plans import of_kind
 
 from crosswind.core.errors import CrosswindError
 from crosswind.studies.plan import Plan, make_plan
@@ -50,8 +51,8 @@ def test_a_shift_acts_on_clusters(tmp_path: Path) -> None:
 
 
 def test_a_key_knows_the_features_and_not_their_place(tmp_path: Path) -> None:
-    (first,) = planned(write(tmp_path / "one")).runs
-    (second,) = planned(write(tmp_path / "two")).runs
+    (first,) = of_kind(planned(write(tmp_path / "one")), "fit")
+    (second,) = of_kind(planned(write(tmp_path / "two")), "fit")
     assert first.key == second.key
     assert first.spec["data"]["d"]["clusters"]["features"] == str((tmp_path / "one" / "features.npy").resolve())
     (other,) = planned(write(tmp_path / "three", np.random.default_rng(5).random((ROWS, 2)))).runs
@@ -80,7 +81,7 @@ def test_a_study_without_clusters_has_the_keys_it_had(tmp_path: Path) -> None:
     del study["data"]["d"]["clusters"]
     study["shifts"] = {"none": []}
     path.write_text(yaml.safe_dump(study))
-    (run,) = planned(path).runs
+    (run,) = of_kind(planned(path), "fit")
     assert "clusters" not in run.spec["data"]["d"]
 
 

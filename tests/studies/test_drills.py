@@ -12,7 +12,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,14 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 import yaml
 from tests.drills import rounds
 from tests.plugins import command, crosswind, environment, install
 
 import crosswind as cw
-from crosswind.core.errors import StoreError
-from crosswind.studies import database
 from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
@@ -276,26 +272,23 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
 
 
 @rounds()
-def test_a_store_of_an_older_schema(number: int, tmp_path: Path, calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_an_older_schema(number: int, tmp_path: Path, calm: Path) -> None:
     chance = random.Random(number)
     part = {"seeds": chance.choice([[0], [1]]), "methods": chance.choice([{"erm": {}}, {"erm": {}, "groupdro": {}}])}
     out = tmp_path / "out"
     cw.run_study({**STUDY, **part}, out)
     before, expected = ended(out), numbers(calm)
-
-    def migrate(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN note TEXT")
-
-    monkeypatch.setattr(database, "SCHEMA", 3)
-    monkeypatch.setattr(database, "MIGRATIONS", {2: migrate})
-    assert ended(out) == before, "read as it is, in memory"
+    with Store.open(out, create=True) as store, store.transaction() as connection:
+        # Before, a run was one job; keys of then are of no plan of now.
+        connection.exec_driver_sql("DELETE FROM runs WHERE kind <> 'score'")
+        connection.exec_driver_sql("DELETE FROM study_runs WHERE key NOT IN (SELECT key FROM runs)")
+        for table in ("runs", "study_runs", "scores"):
+            connection.exec_driver_sql(f"UPDATE {table} SET key = 'old' || key")
+        for column in ("kind", "needs"):
+            connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
+        connection.exec_driver_sql("UPDATE meta SET value = '2' WHERE name = 'schema'")
+    assert ended(out) == {f"old{key}": when for key, when in before.items()}, "read as it is, in memory"
     results = cw.run_study(STUDY, out)
-    assert results.summary.finished == 8 and results.summary.executed == 8 - len(before)
+    assert results.summary.finished == 8 and results.summary.executed == 8
     assert "Accuracy on test" in str(results)
-    kept(before, ended(out))
     assert numbers(out) == expected
-    copy = tmp_path / "copy"
-    shutil.copytree(out, copy)
-    monkeypatch.undo()
-    with pytest.raises(StoreError, match="newer Crosswind"):
-        Store.open(copy)

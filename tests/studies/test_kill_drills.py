@@ -17,10 +17,10 @@ from tests.drills import rounds
 from tests.studies.toys import JOB, graph
 
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.drive import drive
-from crosswind.studies.drivers import process_start
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.leases import process_start
+from crosswind.studies.scheduler import drive
 from crosswind.studies.store import DONE, Store
 
 REPOSITORY = Path(__file__).parents[2]
@@ -136,11 +136,11 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
 # Where a driver kills itself: code that runs before it drives. These moments are too short for the random drill to hit.
 MOMENTS = {
     "a run is claimed, no worker has it": "Pool.submit = die",
-    "a result has come, nothing is written": "ledger.artifacts.publish = die",
+    "a result has come, nothing is written": "recorder.artifacts.publish = die",
     "the old files are away, the new not yet there": "artifacts.os.rename = after(os.rename, lambda to: to.endswith('.old'))",
-    "the files are moved, the record is not committed": "ledger.artifacts.publish = after(ledger.artifacts.publish)",
-    "the record is committed, the checkpoint still there": "ledger.shutil.rmtree = die",
-    "the plan is half written": "Store._insert_new = die",
+    "the files are moved, the record is not committed": "recorder.artifacts.publish = after(recorder.artifacts.publish)",
+    "the record is committed, the checkpoint still there": "recorder.shutil.rmtree = die",
+    "the plan is half written": "database.study_runs.insert = die",
     "the tables are half made": "database.meta.insert = die",
     "the store is made, its first name is still there": "database.os.link = after(database.os.link)",
 }
@@ -153,7 +153,8 @@ def test_a_kill_at_the_worst_moment_loses_and_repeats_nothing(moment, tmp_path, 
     witness = Witness(out, log_file)
     code = f"""
 import os, signal, sys, time
-from crosswind.studies import artifacts, database, ledger
+from crosswind.studies import artifacts, database
+from crosswind.studies import run_recorder as recorder
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.store import Store
 from tests.studies import toys

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.data.picture_files import PACS_RENDITIONS, pacs_files, written
+from tests.studies.plans import whole_specs
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
@@ -38,9 +39,9 @@ def test_each_rendition_is_the_target_once(root: Path, scale: str | None) -> Non
     assert [draw.shift for draw in plan.draws] == list(PACS_RENDITIONS)
     assert {draw.test_rows for draw in plan.draws} == {7 * 2}  # a quarter of 8 in each of 7 classes
     seen = set()
-    for run in plan.runs:
-        data = build_dataset(run.spec["data"]["pacs"])
-        split = make_split({"pacs": data}, "pacs", build_split_plan(run.spec["split"]), int(run.spec["seed"]))
+    for run, spec in zip(plan.runs, whole_specs(plan), strict=True):
+        data = build_dataset(spec["data"]["pacs"])
+        split = make_split({"pacs": data}, "pacs", build_split_plan(spec["split"]), int(spec["seed"]))
         rendition = np.array(PACS_RENDITIONS)[data.table.column("rendition")]
         target, known = split.evaluation["target"].rows, split.evaluation["seen"].rows
         shift = run.labels["shift"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tests.data.digit_files import drawn_digits, write_mnist, write_usps
+from tests.studies.plans import whole_specs
 
 import crosswind
 from crosswind.data.prepared import prepare
@@ -47,8 +48,8 @@ def test_mnist_to_usps(tmp_path: Path) -> None:
     write_usps(tmp_path / "originals" / "usps", [drawn_digits(50, 3, 16), (pictures[draw], digits[draw])])
     for source in (Mnist(root=str(tmp_path), size=16), Usps(root=str(tmp_path))):
         prepare(source, accept_totals=True)
-    (run,) = make_plan(study_from(study(tmp_path))).runs
-    assert set(run.spec["data"]) == {"mnist", "usps"}
+    (spec,) = whole_specs(make_plan(study_from(study(tmp_path))))
+    assert set(spec["data"]) == {"mnist", "usps"}
     results = crosswind.run_study(study(tmp_path), tmp_path / "out")
     assert [row["reason"] for row in results.rows if row["status"] != "finished"] == []
     found = {row["set"]: row["metrics"]["accuracy"] for row in results.rows if row["rule"] == "best-id"}

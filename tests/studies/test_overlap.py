@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from tests.data.digit_files import write_mnist
 from tests.data.picture_files import pacs_files, written
+from tests.studies.plans import whole_specs
 
 from crosswind.core.errors import InputError
 from crosswind.data.dataset import AttributedDataset
@@ -18,7 +20,7 @@ from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.fashion_mnist import FashionMnist
 from crosswind.data.sources.mnist import Mnist
 from crosswind.data.sources.pacs import Pacs
-from crosswind.shifts.split import make, make_split
+from crosswind.shifts.split import make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study, json_schema, load_study, study_from
@@ -108,13 +110,14 @@ def swept(needs_files: bool) -> tuple[int, int, int]:
             continue
         studies += 1
         seen: set[tuple[str, str]] = set()
-        for run in make_plan(study, path.parent).runs:
+        plan = make_plan(study, path.parent)
+        for run, spec in zip(plan.runs, whole_specs(plan), strict=True):
             point = (run.labels["data"], run.labels["shift"])
             if point in seen or len(seen) == 6:
                 continue
             seen.add(point)
-            several += len(run.spec["data"]) > 1
-            assert shared(dict(run.spec), pixels) == (0, 0), f"{path}, {point}"
+            several += len(spec["data"]) > 1
+            assert shared(spec, pixels) == (0, 0), f"{path}, {point}"
         points += len(seen)
     return studies, points, several
 
@@ -153,10 +156,10 @@ def test_a_plan_says_what_is_left_out_and_its_key_tells(monkeypatch: pytest.Monk
     told = "clean, none, all: dark: 1,647 test rows show pictures that train or validate (overlap: allowed)"
     assert told in allowed.warnings
     assert allowed.runs[0].key != plan.runs[0].key
-    datasets, found = rows_by_role(dict(allowed.runs[0].spec))
+    datasets, found = rows_by_role(next(whole_specs(allowed)))
     assert [len(rows) for role, source, rows in found if source == "dark"] == [1797]
     told = plan.runs[0].key
-    monkeypatch.setattr(make._Study, "pictures", lambda study: None)
+    monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
     assert make_plan(study_from(RENDITIONS)).runs[0].key != told
 
 
@@ -168,8 +171,8 @@ def test_keys_of_studies_of_one_source_do_not_know_of_it(monkeypatch: pytest.Mon
         "selection": ["last"],
     }
     (run,) = make_plan(study_from(alone)).runs
-    assert "overlap" not in run.spec["split"]
-    monkeypatch.setattr(make._Study, "pictures", lambda study: None)
+    assert all("overlap" not in spec["split"] for spec in whole_specs(make_plan(study_from(alone))))
+    monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
     assert make_plan(study_from(alone)).runs[0].key == run.key
 
 

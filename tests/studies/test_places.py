@@ -9,20 +9,21 @@ from typing import Any
 
 from tests.studies.toys import planned
 
-from crosswind.studies.drive import drive
+from crosswind.studies.engines import Place
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
 
 
-def execute(spec: Any, folder: Path, checkpoint: Path, report: Any) -> dict[str, Any]:
+def execute(kind: str, spec: Any, place: Place) -> dict[str, Any]:
     """Tell the place of this worker; die at the first try if the specification says so, after the others have begun."""
     begun = Path(spec["log"]) / f"{spec['name']}-{os.getpid()}"
     begun.touch()
     while len({path.name.split("-")[0] for path in begun.parent.iterdir()}) < spec["others"]:
         time.sleep(0.01)
-    if spec["dies"] and not checkpoint.exists():
-        checkpoint.touch()
+    if spec["dies"] and not place.checkpoint.exists():
+        place.checkpoint.touch()
         os._exit(3)
     if not spec["dies"]:
         while len(list(begun.parent.iterdir())) < spec["others"] + 1:  # until the dead one's successor is here

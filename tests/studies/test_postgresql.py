@@ -19,8 +19,8 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.studies import database
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.drive import drive
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 
 pytestmark = pytest.mark.slow
@@ -95,20 +95,21 @@ def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsy
         assert _status(["check", url]) == 2 and _status(["status", url]) == 0
         capsys.readouterr()
         with store.transaction() as connection:
-            for column in ("files", "cause"):
+            for column in ("files", "cause", "kind", "needs"):
                 connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
             connection.execute(database.meta.update().values(value="1"))
-    with pytest.raises(StoreError, match="the next `crosswind run` into it brings it to schema 2"):
+    with pytest.raises(StoreError, match=f"the next `crosswind run` into it brings it to schema {database.SCHEMA}"):
         Store.open(url)
     with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
         assert drive(store, runs, engine).executed == 1
         assert [listed is None for listed in store.files("toys").values()] == [True, False]
+        assert [run["kind"] for run in store.runs("toys")] == ["score", "score"]
 
 
 def test_three_drivers_share_the_work(url, tmp_path):
     log_file, code = (
         tmp_path / "log",
-        "import sys; from tests.studies import toys as t; from crosswind.studies.drive import drive\n",
+        "import sys; from tests.studies import toys as t; from crosswind.studies.scheduler import drive\n",
     )
     code += "from crosswind.studies.store import Store; from crosswind.studies.engines.pool import Pool; from pathlib import Path\n"
     code += "runs = t.graph(Path(sys.argv[3]))\n"

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.studies.plans import of_kind
 
-from crosswind.cli.report import tables_of
 from crosswind.core.errors import InputError
-from crosswind.studies.drive import drive
+from crosswind.reports.gather import gather
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
@@ -32,14 +33,14 @@ def planned(**changes: Any) -> Plan:
 
 def test_every_split_seed_is_run_with_every_seed() -> None:
     plan = planned(split_seeds=[4, 7, 9], seeds=[1, 2])
-    runs = [run for run in plan.runs if run.labels["method"] == "erm" and run.labels["shift"] == "SC"]
+    runs = [run for run in of_kind(plan, "fit") if run.labels["method"] == "erm" and run.labels["shift"] == "SC"]
     pairs = [(run.labels["split_seed"], run.labels["seed"]) for run in runs]
     assert pairs == [(4, 1), (4, 2), (7, 1), (7, 2), (9, 1), (9, 2)]
     assert [(run.spec["split"]["split_seed"], run.spec["seed"]) for run in runs] == pairs
     assert len({run.key for run in plan.runs}) == len(plan.runs) == 3 * len(planned(seeds=[1, 2]).runs)
     assert len(plan.draws) == 2  # one a shift, not one a split seed
-    keys = {run.key for run in plan.runs}
-    assert all(set(run.needs) <= keys for run in plan.runs)
+    keys = {job.key for job in plan.jobs}
+    assert all(set(job.needs) <= keys for job in plan.jobs)
 
 
 def test_a_run_is_the_same_whether_its_split_seed_stands_alone_or_not() -> None:
@@ -54,7 +55,7 @@ def test_sizes_are_equal_under_every_split_seed() -> None:
     totals = [planned(data=data, sizes={"equal": "equal"}, split_seed=split_seed).draws[0].train_rows for split_seed in (0, 1)]
     assert totals == [438, 437]
     together = planned(data=data, sizes={"equal": "equal"}, split_seeds=2)
-    assert {run.spec["split"]["draw"]["total"] for run in together.runs} == {437}
+    assert {run.spec["split"]["draw"]["total"] for run in of_kind(together, "fit")} == {437}
 
 
 @pytest.mark.parametrize(
@@ -84,11 +85,11 @@ def test_the_plan_says_what_two_seeds_share() -> None:
 def test_a_study_of_split_seeds_from_plan_to_tables(tmp_path: Path) -> None:
     claims = [{"text": "mixed images help", "better": "mixup"}]
     plan = planned(split_seeds=2, methods=["erm", "mixup"], shifts={"none": []}, claims=claims, training={"steps": 2})
-    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.run:execute") as engine:
-        store.add_plan("study", {}, plan.study.model_dump(), plan.runs)
-        drive(store, plan.runs, engine)
+    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+        store.add_plan("study", {}, plan.study.model_dump(), plan.jobs)
+        drive(store, plan.jobs, engine)
         rows = [row for row in store.results("study") if row["set"] == "test" and row["method"] == "erm"]
-        tables = {table.name: table for table in tables_of(store, "study")}
+        tables = {table.name: table for table in gather(store, "study", draws=False).text_tables()}
     assert [(row["split_seed"], row["seed"]) for row in rows if row["rule"] == "best-id"] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     metrics = rows[0]["metrics"]
     assert (metrics["classes"], metrics["majority"]) == (10, pytest.approx(0.1))

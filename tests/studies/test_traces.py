@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from crosswind.core.types import PlannedRun
-from crosswind.studies.drive import Summary, drive
+from crosswind.core.types import Job
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.plan import make_plan
+from crosswind.studies.scheduler import Summary, drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 from crosswind.studies.traces import Traces
 
-JOB = "crosswind.studies.run:execute"
+JOB = "crosswind.studies.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
@@ -35,8 +35,8 @@ STUDY: dict[str, Any] = {
 def done(out: Path, engine: Any, **options: Any) -> tuple[Summary, list[Any]]:
     plan = make_plan(study_from(STUDY, name="traced"))
     with Store.open(out, create=True) as store, engine:
-        store.add_plan("traced", {}, plan.study.model_dump(), plan.runs)
-        summary = drive(store, plan.runs, engine, **options)
+        store.add_plan("traced", {}, plan.study.model_dump(), plan.jobs)
+        summary = drive(store, plan.jobs, engine, **options)
         return summary, [(row["key"], row["rule"], row["set"], row["metrics"]) for row in store.results("traced")]
 
 
@@ -71,14 +71,14 @@ def test_a_trace_that_cannot_be_written_fails_no_run(tmp_path: Path, plain: list
     assert summary.untraced[0].startswith("digits, small/one, erm: digits-small-one-erm.json.gz cannot be written: ")
 
 
-def run_of(key: str, method: str, **labels: Any) -> PlannedRun:
-    return PlannedRun(key, {}, {"data": "d", "model": "m", "method": method, **labels})
+def run_of(key: str, method: str, **labels: Any) -> Job:
+    return Job(key, {}, {"data": "d", "model": "m", "method": method, **labels})
 
 
 def test_names_are_safe_and_differ() -> None:
     runs = [run_of("1", "a/b"), run_of("2", "a b"), run_of("3", "A-B"), run_of("4", "../../x"), run_of("5", "é" * 300)]
     runs += [run_of("6", "erm (base)", role="base"), run_of("7", "x" * 300), run_of("8", "X x"), run_of("9", "x X")]
-    runs.append(PlannedRun("10", {}, {"method": "..", "seed": 0}))
+    runs.append(Job("10", {}, {"method": "..", "seed": 0}))
     traces = Traces(Path("/folder"), runs)
     paths = [str(traces.path(run)) for run in runs]
     assert paths[:4] == ["/folder/d-m-a-b", "/folder/d-m-a-b-2", "/folder/d-m-A-B-3", "/folder/d-m-..-..-x"]

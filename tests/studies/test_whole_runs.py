@@ -16,21 +16,23 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.drills import LONG, SLOW
+from tests.studies.plans import alone, of_kind
 
 from crosswind.core import registry
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.reports.results import arrange
-from crosswind.studies.drive import drive
+from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
+from crosswind.studies.jobs import read_predictions
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.run import execute, read_predictions
+from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import json_schema, study_from
 from crosswind.studies.store import Store
 from crosswind.training.selection import RULES
 
-JOB = "crosswind.studies.run:execute"
+JOB = "crosswind.studies.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
@@ -51,8 +53,8 @@ def planned(**changes: Any) -> Plan:
 
 def finish(out: Path, plan: Plan, engine: Any) -> list[dict[str, Any]]:
     with Store.open(out, create=True) as store, engine:
-        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.runs)
-        drive(store, plan.runs, engine)
+        store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
+        drive(store, plan.jobs, engine)
         return numbers(store)
 
 
@@ -107,7 +109,7 @@ def test_a_method_may_be_run_with_some_models_only() -> None:
     models = {"mlp": {}, "conv": {"model": "small-cnn"}}
     plan = planned(models=models, methods={"erm": {}, "bn-adapt": {"models": ["conv"]}, "jtt": {"models": ["mlp"]}})
     found = {(run.labels["method"], run.labels["model"]) for run in plan.runs}
-    assert found == {("erm", "mlp"), ("erm", "conv"), ("bn-adapt", "conv"), ("erm (base)", "mlp"), ("jtt", "mlp")}
+    assert found == {("erm", "mlp"), ("erm", "conv"), ("bn-adapt", "conv"), ("jtt", "mlp")}
     everywhere = planned(models=models, methods={"erm": {}, "jtt": {}})
     assert {run.key for run in plan.runs if run.labels["method"] != "bn-adapt"} < {run.key for run in everywhere.runs}
 
@@ -122,8 +124,8 @@ def test_a_batch_has_room_for_every_environment(tmp_path: Path) -> None:
                 planned(methods=methods, training=training)
         else:
             plan = planned(methods=methods, training=training)
-            run = next(run for run in plan.runs if run.labels["method"] == "deepcoral")
-            assert execute(run.spec, tmp_path / "run", tmp_path / "checkpoint", lambda told: None)["status"] == "finished"
+            run = next(run for run in of_kind(plan, "fit") if run.labels["method"] == "deepcoral")
+            assert alone(run, tmp_path / "run", tmp_path / "checkpoint")["status"] == "finished"
 
 
 def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(tmp_path: Path) -> None:
@@ -142,8 +144,8 @@ def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
         return planned(data={"digits": digits}, methods=methods, training=training, label_noise=0.0, seeds=1)
 
     for number, (names, batch) in enumerate(((["noise"], 2), (["ink", "noise"], 6))):
-        run = next(run for run in of(names, batch).runs if run.labels["method"] == "deepcoral")
-        told = execute(run.spec, tmp_path / str(number), tmp_path / f"checkpoint{number}", lambda told: None)
+        run = next(run for run in of_kind(of(names, batch), "fit") if run.labels["method"] == "deepcoral")
+        told = alone(run, tmp_path / str(number), tmp_path / f"checkpoint{number}")
         assert told["status"] == "finished"
     with pytest.raises(NeedsError, match="rows of each of the 6 environments, and training.batch is 5"):
         of(["ink", "noise"], 5)
@@ -185,11 +187,11 @@ def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
     assert one == two == here
     assert len({row["key"] for row in one}) == 12 and all(row["status"] == "finished" for row in one)
     assert artifacts(tmp_path / "one") == artifacts(tmp_path / "two") == artifacts(tmp_path / "here")
-    assert len(artifacts(tmp_path / "one")) == 12
+    assert len(artifacts(tmp_path / "one")) == 24, "of twelve fits, and of the test set by each"
 
 
 def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
-    run = planned().runs[-1]
+    run = of_kind(planned(), "fit")[-1]
 
     class Stopped(Exception):
         pass
@@ -201,12 +203,12 @@ def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
 
     seen: list[dict[str, Any]] = []
     (tmp_path / "state").mkdir()
-    whole = execute(dict(run.spec), tmp_path / "whole", tmp_path / "state" / "a", lambda report: None)
+    whole = alone(run, tmp_path / "whole", tmp_path / "state" / "a")
     with pytest.raises(Stopped):
-        execute(dict(run.spec), tmp_path / "part", tmp_path / "state" / "b", stop_at_second)
+        alone(run, tmp_path / "part", tmp_path / "state" / "b", stop_at_second)
     steps: list[int] = []
-    again = execute(dict(run.spec), tmp_path / "part", tmp_path / "state" / "b", lambda report: steps.append(report["step"]))
-    assert again["scores"] == whole["scores"]
+    again = alone(run, tmp_path / "part", tmp_path / "state" / "b", lambda report: steps.append(report["step"]))
+    assert again["warnings"] == whole["warnings"]
     assert min(steps) > 5, "it went on and did not begin anew"
     first, second = (read_predictions(tmp_path / name / "predictions.npz") for name in ("whole", "part"))
     for rule, sets in first.items():
@@ -237,9 +239,9 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
 
     try:
         plan = planned(methods={"erm": {}, "starts-from-erm": {"bias": [0.0, 1.0]}}, label_noise=0.0)
-        bases = [run for run in plan.runs if run.labels.get("role") == "base"]
-        dependents = [run for run in plan.runs if run.needs]
-        assert len(bases) == 4 and len(dependents) == 8 and len(plan.runs) == 16
+        bases = [job for job in plan.jobs if job.labels.get("role") == "base"]
+        dependents = [job for job in of_kind(plan, "fit") if job.needs]
+        assert len(bases) == 4 and len(dependents) == 8 and len(plan.runs) == 12
         assert {run.spec["training"]["steps"] for run in bases} == {5}
         assert all(run.needs[0] in {base.key for base in bases} for run in dependents)
         rows = finish(tmp_path / "out", plan, Inline(JOB))
@@ -247,9 +249,15 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
         # The same base inside `fit`, trained there: equal numbers.
         run = dependents[0]
         (tmp_path / "state").mkdir()
-        alone = execute(dict(run.spec), tmp_path / "alone", tmp_path / "state" / "a", lambda report: None)
-        handed = [row for row in rows if row["key"] == run.key]
-        assert [entry["metrics"] for entry in alone["scores"]] == [row["metrics"] for row in handed]
+        alone(run, tmp_path / "alone", tmp_path / "state" / "a")
+        own, handed = (
+            read_predictions(folder / "predictions.npz")
+            for folder in (tmp_path / "alone", artifact_folder(tmp_path / "out", run.key))
+        )
+        assert {rule: sets["validation"].logits.tobytes() for rule, sets in own.items()} == {  # type: ignore[union-attr]
+            rule: sets["validation"].logits.tobytes()  # type: ignore[union-attr]
+            for rule, sets in handed.items()
+        }
     finally:
         registry.forget("methods", "starts-from-erm")
 
@@ -371,7 +379,7 @@ def test_only_rules_by_other_scores_change_what_a_run_is() -> None:
 
     assert keys() == keys(selection=["best-id", "last"]) == keys(training={**STUDY["training"], "select_before_switch": False})
     assert not set(keys()) & set(keys(selection=WORST)) and keys(selection=WORST) == keys(selection=WORST[::-1])
-    assert "rules" not in planned().runs[0].spec and planned(selection=WORST).runs[0].spec["rules"] == WORST[1:]
+    assert "rules" not in planned().jobs[0].spec and planned(selection=WORST).jobs[0].spec["rules"] == WORST[1:]
     assert not set(keys()) & set(keys(training={**STUDY["training"], "select_before_switch": True}))
 
 

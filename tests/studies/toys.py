@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from crosswind.core.errors import InternalError, RunError
-from crosswind.core.types import PlannedRun, digest
+from crosswind.core.types import Job, digest
 
 ERRORS = {
     "no memory left to map": OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
@@ -26,67 +26,68 @@ ERRORS = {
 def planned(name, needs=(), **spec):
     """A run of `execute`; `spec` says what it does. The log file is not in the key."""
     spec = {"name": name, **spec, "needs": list(needs)}
-    return PlannedRun(digest({**spec, "log": ""}), spec, {"method": name, "seed": 0}, tuple(needs))
+    return Job(digest({**spec, "log": ""}), spec, {"method": name, "seed": 0}, tuple(needs))
 
 
-def execute(spec, folder, checkpoint, report, bases=None):
+def execute(_, spec, place):
     """Work in steps with a checkpoint after each; the score is a chain of digests over all steps and the scores of the bases.
 
     Each start and end is a line in the file `spec["log"]`, so that a test can count what was executed.
     """
+    folder, checkpoint, report = place.folder, place.checkpoint, place.report
     log(spec, "start")
-    kind = spec.get("does", "work")
-    if kind == "raise":
+    does = spec.get("does", "work")
+    if does == "raise":
         raise ValueError("the toy is broken")
-    if kind == "refuse":
+    if does == "refuse":
         raise RunError("the toy does not want to")
-    if kind == "contradict":
+    if does == "contradict":
         raise InternalError("the toy contradicts itself")
-    if kind == "die":
+    if does == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind == "die once" and not checkpoint.exists():
+    if does == "die once" and not checkpoint.exists():
         checkpoint.write_text('{"step": 0, "state": ""}')
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind == "segfault":
+    if does == "segfault":
         print("the toy is about to fall", file=sys.stderr, flush=True)
         import faulthandler
 
         faulthandler._sigsegv()
-    if kind == "exit":
+    if does == "exit":
         os._exit(7)
-    if kind == "hang":
+    if does == "hang":
         for _ in range(1000):
             time.sleep(0.02)
             report({})
-    if kind == "memory":
+    if does == "memory":
         raise MemoryError("no room for the toy")
-    if kind in ERRORS:
-        raise ERRORS[kind]
-    if kind == "wrapped":
+    if does in ERRORS:
+        raise ERRORS[does]
+    if does == "wrapped":
         try:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             raise RunError("the toy cannot be written") from None
-    if kind == "safetensors":
+    if does == "safetensors":
         raise type("SafetensorError", (Exception,), {})("I/O error: No space left on device (os error 28)")
-    if kind == "term":
+    if does == "term":
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
-    if kind == "interrupt":
+    if does == "interrupt":
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
-    if kind == "spawn":
+    if does == "spawn":
         child = subprocess.Popen(["sleep", "1000"])
         Path(spec["child"]).write_text(str(child.pid))
         time.sleep(1000)
-    if kind == "fill":
+    if does == "fill":
         (folder / "big.bin").write_bytes(bytes(64_000_000))
-    if kind == "wrong":
+    if does == "wrong":
         return {"status": "splendid"}
     state = {"step": 0, "state": ""}
     if checkpoint.exists():
         state = json.loads(checkpoint.read_text())
-    above = [json.loads((path / "score.json").read_text()) for _, path in sorted((bases or {}).items())]
+    above = [json.loads((path / "score.json").read_text()) for _, path in sorted(place.needed.items())]
     steps = spec.get("steps", 3)
     for step in range(state["step"], steps):
         time.sleep(spec.get("seconds", 0.0) / steps)
@@ -100,7 +101,7 @@ def execute(spec, folder, checkpoint, report, bases=None):
     scores = [{"rule": rule, "set": "test", "metrics": {"accuracy": score}} for rule in ("best-id", "last")]
     cost = {"pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS"), "path": sys.path[0]}
     log(spec, "end")
-    return {"status": "diverged" if kind == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
+    return {"status": "diverged" if does == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
 
 
 def log(spec, word):
@@ -125,9 +126,9 @@ JOB = "tests.studies.toys:execute"
 
 def main(arguments):
     """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that can be killed."""
-    from crosswind.studies.drive import drive
     from crosswind.studies.engines.inline import Inline
     from crosswind.studies.engines.pool import Pool
+    from crosswind.studies.scheduler import drive
     from crosswind.studies.store import Store
 
     where, log_file, workers = arguments[0], Path(arguments[1]), int(arguments[2])

@@ -24,9 +24,9 @@ from crosswind.methods.base import Batch, Loss, Method, Stage
 from crosswind.methods.erm import ERM
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
-from crosswind.training import graphs
+from crosswind.training import cuda_graphs
+from crosswind.training.batchnorm_folding import evaluated, folded
 from crosswind.training.device import reproducible
-from crosswind.training.fused import evaluated, folded
 from crosswind.training.identity import info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.predicting import evaluation_mode
@@ -208,11 +208,11 @@ def test_several_runs_share_a_gpu(tmp_path: Path) -> None:
     assert len(alone) == len(together) > 50 and alone == together
 
 
-def graphed(name: str, method: Method | None = None, **changes: Any) -> tuple[Any, list[graphs.Steps]]:
+def graphed(name: str, method: Method | None = None, **changes: Any) -> tuple[Any, list[cuda_graphs.Steps]]:
     """A run of 60 steps, and the steps of its stages."""
-    made_steps: list[graphs.Steps] = []
+    made_steps: list[cuda_graphs.Steps] = []
 
-    class Noted(graphs.Steps):
+    class Noted(cuda_graphs.Steps):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             made_steps.append(self)
@@ -227,7 +227,7 @@ def graphed(name: str, method: Method | None = None, **changes: Any) -> tuple[An
 @pytest.mark.parametrize("name", NAMES)
 def test_graphs_change_no_number(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded, steps = graphed(name, precision=precision)
-    monkeypatch.setenv(graphs.VARIABLE, "0")
+    monkeypatch.setenv(cuda_graphs.VARIABLE, "0")
     ordinary, others = graphed(name, precision=precision)
     assert same_weights(recorded, ordinary) and not any(item.replayed for item in others)
     assert [entry["train"] for entry in recorded.history] == [entry["train"] for entry in ordinary.history]
@@ -294,12 +294,14 @@ def test_what_cannot_be_replayed_is_not(monkeypatch: pytest.MonkeyPatch) -> None
     ):
         _, (steps,) = graphed("erm", method)
         assert not steps.replayed and why in steps.why, (method, steps.why)
-    monkeypatch.setattr(graphs.Steps, "_watched", graphs.Steps._ordinary)  # what it does not see is found when it is recorded
+    monkeypatch.setattr(
+        cuda_graphs.Steps, "_watched", cuda_graphs.Steps._ordinary
+    )  # what it does not see is found when it is recorded
     _, (steps,) = graphed("erm", Asking())
     assert not steps.replayed and "Error" in steps.why
     recorded, (steps,) = graphed("erm", Dropping())
     assert steps.replayed
-    monkeypatch.setenv(graphs.VARIABLE, "0")
+    monkeypatch.setenv(cuda_graphs.VARIABLE, "0")
     assert same_weights(recorded, graphed("erm", Dropping())[0])
 
 
@@ -314,7 +316,7 @@ class Late(ERM):
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
         type(self).calls += 1
         found = super().loss(modules, batch, state)
-        return found if self.calls <= graphs.WARM_UP else Loss(found.total + modules["late"].weight.square().sum())
+        return found if self.calls <= cuda_graphs.WARM_UP else Loss(found.total + modules["late"].weight.square().sum())
 
 
 def test_moments_made_in_a_recording_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +324,6 @@ def test_moments_made_in_a_recording_are_made_anew(monkeypatch: pytest.MonkeyPat
     recorded, (steps,) = graphed("erm", Late())
     assert not steps.replayed and "new parameters" in steps.why
     monkeypatch.setattr(Late, "calls", 0)
-    monkeypatch.setenv(graphs.VARIABLE, "0")
+    monkeypatch.setenv(cuda_graphs.VARIABLE, "0")
     # The recording called the loss once more, when the late part was in already.
     assert same_weights(recorded, graphed("erm", Late())[0])

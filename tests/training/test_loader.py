@@ -16,7 +16,7 @@ from crosswind.methods.erm import ERM
 from crosswind.methods.groupdro import GroupDRO
 from crosswind.training.identity import info_of
 from crosswind.training.loader import TrainingRows, normalised
-from crosswind.training.orders import Order, even_groups, row_weights
+from crosswind.training.samplers import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 
 

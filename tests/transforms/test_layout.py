@@ -8,7 +8,7 @@ import torch
 from tests.transforms.pictures import pictures
 
 from crosswind.transforms import layout
-from crosswind.transforms.layout import dense, in_groups, is_channels_last, laid_out_as, parts, planes
+from crosswind.transforms.layout import in_groups, is_channels_last, laid_out_as, parts, planes
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -20,14 +20,6 @@ def test_there_and_back(channels: int) -> None:
     assert laid_out_as(x, x) is x
     back = laid_out_as(planes(last), last)
     assert torch.equal(back, x) and is_channels_last(back) == (channels == 3)
-
-
-def test_what_has_gaps_is_copied() -> None:
-    x = pictures()
-    assert dense(x) is x
-    cut = x[:, :, 2:-3, 1:-1]
-    assert torch.equal(dense(cut), cut) and dense(cut).is_contiguous()
-    assert torch.equal(planes(cut), cut) and planes(cut).is_contiguous()
 
 
 def test_parts_cover_all_samples_once(monkeypatch: pytest.MonkeyPatch) -> None:

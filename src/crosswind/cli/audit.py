@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from crosswind.cli.options import AsJson, print_json
-
-__all__ = ["audit_command"]
+from crosswind.core.errors import DataError, InputError
 
 
 def audit_command(
@@ -32,7 +31,6 @@ def audit_command(
 
     What follows from other shifts is told apart, and what the rows are too few for is said. It reads tables only, no pictures.
     """
-    from crosswind.core.errors import DataError, InputError
     from crosswind.shifts.audit import audit
 
     if out is not None:
@@ -62,7 +60,6 @@ def _listed(words: str | None) -> list[str] | None:
 
 
 def _check_place(out: Path) -> None:
-    from crosswind.core.errors import InputError
     from crosswind.reports.audits import PICTURES
 
     if out.suffix.lower() not in PICTURES:

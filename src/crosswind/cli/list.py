@@ -6,13 +6,12 @@ import itertools
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crosswind.cli.options import AsJson, Root, print_json
-
-__all__ = ["list_command", "room_of"]
+from crosswind.core.errors import unknown
 
 WIDE, NARROW = 200, 130
 """Columns of text: where the width is not known, and below which a table would be all folds."""
@@ -21,8 +20,6 @@ ROOMS = ("methods", "models", "sources", "shifts", "transforms", "text-transform
 
 def room_of(word: str) -> str:
     """The room that a kind names, in singular or plural; an unknown one is an `InputError`."""
-    from crosswind.core.errors import unknown
-
     for room in ROOMS:
         if word in (room, room.removesuffix("s"), "study" if room == "studies" else room):
             return room
@@ -45,24 +42,42 @@ def list_command(
     beside plain training's; architectures, which a study names in models, stand among them as in the papers' tables. Of sources
     also which can be loaded here: always (drawn or built in), ready (prepared), in part (with other settings), no.
     """
-    if kind is None:
-        rows = [{"name": room, "count": len(_rows(room))} for room in ROOMS]
-    else:
-        rows = _rows(room_of(kind), root)
+    room = None if kind is None else room_of(kind)
+    rows = _rows(room, root) if room else [{"name": name, "count": len(_rows(name))} for name in ROOMS]
     if as_json:
         print_json(rows)
-        return
-    if not rows:
+    elif not rows:
         typer.echo(f"no {kind} yet")
-        return
-    if kind is not None and room_of(kind) == "methods":
+    elif room == "methods":
         _print_methods()
-        return
-    width = max(len(str(row["name"])) for row in rows)
-    ready = max(len(str(row.get("ready", ""))) for row in rows)
-    for row in rows:
-        state = f"{row['ready']:<{ready}}  " if "ready" in row else ""
-        typer.echo(f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip())
+    else:
+        width = max(len(str(row["name"])) for row in rows)
+        ready = max(len(str(row.get("ready", ""))) for row in rows)
+        for row in rows:
+            state = f"{row['ready']:<{ready}}  " if "ready" in row else ""
+            typer.echo(f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip())
+
+
+def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:
+    if room == "studies":
+        from crosswind.studies.reading import read_study_file, shipped_studies
+
+        about = {name: str(read_study_file(path).get("about", "")) for name, path in shipped_studies().items()}
+        return [{"name": name, "summary": " ".join(text.split())} for name, text in about.items()]
+    from crosswind.core.registry import listing
+
+    if room == "methods":
+        from crosswind.reports.methods import listed_methods, method_row
+
+        return [method_row(item) for item in listed_methods()]
+    known = listing(room)
+    if room == "sources":
+        from crosswind.data.prepared.paths import readiness, root_folder
+
+        states = readiness(known, root_folder(root))
+        ready = {name: {"ready": state.text, "copies": [dict(copy) for copy in state.copies]} for name, state in states.items()}
+        return [{**item.describe(), **ready[item.name]} for item in known]
+    return [item.describe() for item in known]
 
 
 def _print_methods() -> None:
@@ -72,17 +87,15 @@ def _print_methods() -> None:
     for item in listed_methods():
         needs = "; ".join(item.needs.words()) if item.needs is not None else ""
         hooks = ", ".join(item.defines) if item.room == "methods" else ""
-        does = item.summary.partition(": ")[2] or item.summary
-        rows.append(
-            (item.name, kind_of(item), short_cost(item.name) or "-", needs or "-", hooks or "-", family_of(item) or "-", does)
-        )
+        words = (short_cost(item.name), needs, hooks, family_of(item), item.summary.partition(": ")[2] or item.summary)
+        rows.append((item.name, kind_of(item), *(word or "-" for word in words)))
     # Where nothing says how wide the reader's screen is, wide enough.
     width = shutil.get_terminal_size((WIDE, 0)).columns
     titles = ("name", "kind", "cost", "needs", "hooks", "family (paper)", "what it does")
     for line in _columns(titles, rows, width) if width >= NARROW else _blocks(titles, rows, width):
         typer.echo(line)
-    told = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so. "
-    typer.echo("\n" + textwrap.fill(f"{told}An architecture is named in `models` of a study.", max(20, width)))
+    note = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so. "
+    typer.echo("\n" + textwrap.fill(f"{note}An architecture is named in `models` of a study.", max(20, width)))
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -100,37 +113,6 @@ def _blocks(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
     """A few lines a row, for screens on which columns would be all folds."""
     for name, kind, cost, *texts, does in rows:
         yield f"{name}  {kind}  cost {cost}"
-        told = [
-            does,
-            *(f"{title.partition(' ')[0]}: {text}" for title, text in zip(titles[3:], texts, strict=False) if text != "-"),
-        ]
-        for text in told:
+        facts = [f"{title.partition(' ')[0]}: {text}" for title, text in zip(titles[3:], texts, strict=False) if text != "-"]
+        for text in (does, *facts):
             yield textwrap.indent(textwrap.fill(text, max(20, width - 4)), "    ")
-
-
-def _rows(room: str, root: str | None = None) -> list[dict[str, object]]:
-    if room == "studies":
-        from crosswind.studies.reading import read_study_file, shipped_studies
-
-        out: list[dict[str, object]] = []
-        for name, path in shipped_studies().items():
-            about = " ".join(str(read_study_file(path).get("about", "")).split())
-            out.append({"name": name, "summary": about})
-        return out
-    from crosswind.core.registry import listing
-
-    if room == "methods":
-        from crosswind.reports.methods import listed_methods, method_row
-
-        return [method_row(item) for item in listed_methods()]
-    if room == "sources":
-        from crosswind.data.prepared.places import root_folder
-        from crosswind.data.prepared.ready import readiness
-
-        known = listing(room)
-        states = readiness(known, root_folder(root))
-        return [
-            {**item.describe(), "ready": states[item.name].text, "copies": [dict(copy) for copy in states[item.name].copies]}
-            for item in known
-        ]
-    return [item.describe() for item in listing(room)]

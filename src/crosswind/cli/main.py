@@ -15,18 +15,14 @@ from typing import Any
 import typer
 
 from crosswind.cli.audit import audit_command
-from crosswind.cli.check import check_command
 from crosswind.cli.list import list_command
-from crosswind.cli.plan import plan_command
+from crosswind.cli.plan import plan_command, schema_command
 from crosswind.cli.prepare import prepare_command
 from crosswind.cli.report import report_command
 from crosswind.cli.run import run_command
-from crosswind.cli.schema import schema_command
 from crosswind.cli.show import show_command
-from crosswind.cli.status import status_command
+from crosswind.cli.status import check_command, status_command
 from crosswind.core.errors import CrosswindError, one_line
-
-__all__ = ["app", "main"]
 
 # Newer typer carries its own click: the classes of what it raises are found from one that it exports.
 _UsageError: Any = typer.BadParameter.__mro__[1]

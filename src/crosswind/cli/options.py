@@ -1,15 +1,18 @@
-"""Options that several verbs share, and how they print."""
+"""What verbs share: options, progress on standard error, and how values are printed."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["DEFAULT_OUT", "AsJson", "Overrides", "Root", "Scale", "StoreWord", "StudyName", "StudyWord", "bytes_text", "print_json"]
+from crosswind.core.errors import InputError
 
 DEFAULT_OUT = "crosswind-runs"
 
@@ -28,22 +31,15 @@ Scale = Annotated[
 ]
 
 
-def _folder(text: str | None) -> str | None:
-    # "" is the working directory to most programs, which nobody means by a variable that is not set.
+def folder(text: str | None) -> str | None:
+    """A folder's name. "" is the working directory to most programs, which nobody means by a variable that is not set."""
     if text == "":
         raise typer.BadParameter("must not be empty")
     return text
 
 
-Root = Annotated[
-    str | None,
-    typer.Option(
-        "--root",
-        metavar="DIR",
-        callback=_folder,
-        help="Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data.",
-    ),
-]
+_ROOT_HELP = "Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data."
+Root = Annotated[str | None, typer.Option("--root", metavar="DIR", callback=folder, help=_ROOT_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")]
 
@@ -51,6 +47,14 @@ StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="
 def print_json(value: Any) -> None:
     """Print a value as indented JSON. JSON has no NaN or infinity: they become null."""
     typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def bytes_text(size: float) -> str:
@@ -62,11 +66,25 @@ def bytes_text(size: float) -> str:
     return f"{size:.1f} GB"
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+@contextmanager
+def written(option: str, path: Path) -> Iterator[None]:
+    """Turn an `OSError` inside into an `InputError` that names the option and the path."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(option, f"cannot write {path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def progress_bar(time_left: bool = False) -> Iterator[Any]:
+    """A `rich.progress.Progress` on standard error whose tasks have a field `words`; None where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}")]
+    more = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
+    with Progress(*columns, *more, console=Console(stderr=True)) as bar:
+        yield bar

@@ -1,17 +1,20 @@
-"""`crosswind plan STUDY`: what a study would do, without training."""
+"""`crosswind plan STUDY`: what a study would do, without training; `crosswind schema`: what a study file may hold."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from crosswind.cli.options import AsJson, Overrides, Scale, StudyWord, print_json
-
-__all__ = ["plan_command"]
+from crosswind.cli.options import AsJson, Overrides, Scale, StudyWord, print_json, written
 
 _LAWS = {
     "train": ", as training, supplements among them",
     "without-supplements": ", training without counterexamples and other supplements",
 }
+_COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "shared by seeds")
 
 
 def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False) -> None:
@@ -24,25 +27,39 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
         print_json(planned.to_json())
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
-    rows: list[tuple[str, ...]] = [("source", "shift", "size", "train", "validation", "test", "cells", "shared by seeds")]
+    rows: list[tuple[str, ...]] = [_COLUMNS]
     for draw in planned.draws:
-        numbers = (draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells))
-        rows.append((draw.source, draw.shift, draw.size, *(str(number) for number in numbers), f"{draw.train_shared:.2f}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(8)]
+        counts = map(str, (draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells)))
+        rows.append((draw.source, draw.shift, draw.size, *counts, f"{draw.train_shared:.2f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        words = [f"{row[column]:<{widths[column]}}" if column < 3 else f"{row[column]:>{widths[column]}}" for column in range(8)]
-        typer.echo("  " + "  ".join(words))
+        cells = (f"{cell:{'<' if i < 3 else '>'}{widths[i]}}" for i, cell in enumerate(row))
+        typer.echo("  " + "  ".join(cells))
     typer.echo("shared by seeds: the share of the training rows that two seeds are expected to have in common")
     for name, law in planned.validation.items():
         typer.echo(f"validation set {name}: law {law}{_LAWS.get(law, '')}")
-    printed = set()
-    for draw in planned.draws:
-        for attribute, pairs in draw.matching.items():
-            line = f"matched in {draw.source}, {attribute}: " + ", ".join(
-                f"{name}: {' '.join(values)}" for name, values in pairs.items()
-            )
-            if line not in printed:
-                printed.add(line)
-                typer.echo(line)
+    matched = (
+        f"matched in {draw.source}, {attribute}: " + ", ".join(f"{name}: {' '.join(values)}" for name, values in pairs.items())
+        for draw in planned.draws
+        for attribute, pairs in draw.matching.items()
+    )
+    for line in dict.fromkeys(matched):
+        typer.echo(line)
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
+
+
+def schema_command(
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of printing it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the JSON Schema of a study file (an editor that knows it completes and checks as you type)."""
+    from crosswind.studies.spec import json_schema
+
+    del as_json  # a schema is JSON either way
+    if out is None:
+        print_json(json_schema())
+        return
+    with written("--out", out):
+        out.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
+    typer.echo(f"wrote {out}")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crosswind.cli.options import AsJson, Overrides, Root, bytes_text, print_json
+from crosswind.cli.options import AsJson, Overrides, Root, bytes_text, print_json, progress_bar
+from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
     from crosswind.data.prepared.copies import Copy
     from crosswind.data.sources.base import PreparedSource
-
-__all__ = ["prepare_command"]
 
 
 def prepare_command(
@@ -49,16 +48,16 @@ def prepare_command(
     Files are fetched where their licence allows it; else one sentence says what to get and where to put it. Killed at any point,
     the same command goes on. A second call finds the copy and does nothing.
     """
-    from crosswind.core.errors import InputError
     from crosswind.data import prepared
 
     if check and (originals is not None or store is not None or accept_totals or again):
         raise InputError("--check", "makes nothing, so it takes no --from, --store, --accept-totals or --again")
     source = _source(name, root, settings or [])
     begun = time.monotonic()
-    with _Display(name) as display:
+    with progress_bar(time_left=True) as bar:
+        tell = _teller(name, bar)
         if check:
-            copy, word, before = prepared.check(source, workers=workers, on_progress=display.show), "whole", 0
+            copy, word, before = prepared.check(source, workers=workers, on_progress=tell), "whole", 0
         else:
             done = prepared.prepare(
                 source,
@@ -67,7 +66,7 @@ def prepare_command(
                 accept_totals=accept_totals,
                 again=again,
                 workers=workers,
-                on_progress=display.show,
+                on_progress=tell,
             )
             copy, word, before = done.copy, "prepared" if done.made else "ready", done.rows_before
     seconds = time.monotonic() - begun
@@ -79,10 +78,9 @@ def prepare_command(
 
 
 def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
-    from crosswind.core.errors import InputError
     from crosswind.core.knobs import resolve
     from crosswind.core.registry import facts, listing, load
-    from crosswind.data.prepared.ready import is_prepared
+    from crosswind.data.prepared.paths import is_prepared
     from crosswind.studies.reading import apply_settings
 
     known = facts("sources", name, "NAME")
@@ -112,46 +110,20 @@ def _sentence(name: str, source: PreparedSource, copy: Copy, word: str, before: 
     return words
 
 
-class _Display:
-    """Progress on standard error: a live bar on a terminal, about ten lines a stage elsewhere."""
+def _teller(name: str, bar: Any) -> Callable[[str, int, int], None]:
+    """What tells `done` of `total` rows of a stage (bytes where it fetches): a bar on a terminal, elsewhere ten lines a stage."""
+    tasks: dict[str, Any] = {}
+    printed: set[tuple[str, int]] = set()
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.stage, self.tenth = "", -1
-        self.bar: Any = None
-        self.task: Any = None
-
-    def __enter__(self) -> _Display:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[words]}"),
-                TimeRemainingColumn(),
-                TextColumn("left"),
-                console=Console(stderr=True),
-            )
-            self.bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def show(self, stage: str, done: int, total: int) -> None:
-        """`done` of `total` rows, or bytes where the stage fetches."""
+    def tell(stage: str, done: int, total: int) -> None:
         of_bytes = stage.startswith("fetching")
         words = f"{bytes_text(done)} of {bytes_text(total)}" if of_bytes else f"{done:,} of {total:,} rows"
-        if self.bar is not None:
-            if stage != self.stage:
-                self.stage = stage
-                self.task = self.bar.add_task(f"{self.name}: {stage}", total=total or None, words=words)
-            self.bar.update(self.task, completed=done, total=total or None, words=words)
-            return
-        tenth = 10 * done // total if total else 0
-        if (stage, tenth) != (self.stage, self.tenth):
-            self.stage, self.tenth = stage, tenth
-            print(f"{self.name}: {stage}, {words}", file=sys.stderr)
+        if bar:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(f"{name}: {stage}", total=total or None, words=words)
+            bar.update(tasks[stage], completed=done, total=total or None, words=words)
+        elif (tenth := (stage, 10 * done // total if total else 0)) not in printed:
+            printed.add(tenth)
+            print(f"{name}: {stage}, {words}", file=sys.stderr)
+
+    return tell

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crosswind.cli.options import DEFAULT_OUT, AsJson, Overrides, Scale, StudyWord, print_json
+from crosswind.cli.options import DEFAULT_OUT, AsJson, Overrides, Scale, StudyWord, folder, print_json, progress_bar
+from crosswind.cli.status import status_row, warn_of_damage
+from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
-    from crosswind.studies.drive import Progress, Summary
     from crosswind.studies.plan import Plan
+    from crosswind.studies.scheduler import Progress, Summary
     from crosswind.studies.store import Store
-
-__all__ = ["run_command"]
-
-JOB = "crosswind.studies.run:execute"
-
-
-def _folder(text: str) -> Path:
-    # Path("") is the working directory, which nobody means by a variable that is not set.
-    if not str(text):
-        raise typer.BadParameter("must not be empty")
-    return Path(text)
 
 
 def run_command(
@@ -34,7 +26,7 @@ def run_command(
         int | None,
         typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes that train at once; default: one a core."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.", parser=_folder)] = Path(DEFAULT_OUT),
+    out_word: Annotated[str, typer.Option("--out", metavar="DIR", help="Where results go.", callback=folder)] = DEFAULT_OUT,
     settings: Overrides = None,
     scale: Scale = None,
     store_url: Annotated[
@@ -51,12 +43,13 @@ def run_command(
     as_json: AsJson = False,
 ) -> int:
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
-    from crosswind.core.errors import InputError
     from crosswind.data.budget import memory_bytes
-    from crosswind.studies.build import build_dataset, check_pixels
     from crosswind.studies.plan import make_plan
+    from crosswind.studies.running import check_ready, run_plan
     from crosswind.studies.spec import load_study, study_path
+    from crosswind.studies.store import Store
 
+    out = Path(out_word)
     if store_url is not None and "://" not in store_url:
         raise InputError("--store", f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out")
     size = memory_bytes(memory, "--memory")
@@ -66,16 +59,19 @@ def run_command(
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 
-    _check_devices(planned)
-    for values in {name: values for run in planned.runs for name, values in run.spec["data"].items()}.values():
-        check_pixels(build_dataset(values), workers or _cores())
-
-    from crosswind.studies.store import Store
-
+    check_ready(planned, workers or _cores())
     with Store.open(store_url or out, out=out, create=True) as store:
-        given = planned.study.model_dump(exclude_unset=True)
-        store.add_plan(planned.study.name, given, planned.study.model_dump(), planned.runs)
-        summary = _drive(store, planned, workers or _cores(), retry_failed, out / "profile" if profile else None, size)
+        traces = out / "profile" if profile else None
+        with progress_bar() as bar:
+            summary = run_plan(
+                planned,
+                store,
+                workers=workers or _cores(),
+                memory=size,
+                on_event=_teller(planned.study.name, bar),
+                retry_failed=retry_failed,
+                profile=traces,
+            )
         status = _finish(store, planned, summary, store_url or str(out), as_json)
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
@@ -96,48 +92,19 @@ def _traced(summary: Summary, folder: Path) -> str:
     return "\n".join(lines or ["Nothing was profiled: no run that was chosen for it ended."])
 
 
-def _check_devices(planned: Plan) -> None:
-    """Refuse a device that is not here before anything is written; without one in the study, torch is not even imported."""
-    asked = {run.spec["training"]["device"] for run in planned.runs} - {"cpu"}
-    if asked:
-        from crosswind.training.device import check_device
-
-        for device in sorted(asked):
-            check_device(device)
-
-
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _drive(store: Store, planned: Plan, workers: int, retry_failed: bool, profile: Path | None, memory: int | None) -> Summary:
-    from crosswind.studies.drive import drive
-    from crosswind.studies.engines.pool import Pool
-
-    distinct = len({run.key for run in planned.runs})
-    with Pool(JOB, min(workers, distinct), memory=memory) as engine, _Display(planned) as display:
-        return drive(
-            store,
-            planned.runs,
-            engine,
-            on_event=display.show,
-            time_limit=planned.study.time_limit,
-            retry_failed=retry_failed,
-            profile=profile,
-        )
-
-
 def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: bool) -> int:
-    from crosswind.cli.check import damage_sentence
-    from crosswind.cli.report import make_page, tables_of
+    from crosswind.cli.report import make_page
     from crosswind.reports.gather import gather
 
-    tables = tables_of(store, planned.study.name)
     # The page is of the whole folder: a second study into it must not hide the first.
-    page = make_page(store, [gather(store, name) for name in store.study_names()])
+    records = {name: gather(store, name) for name in store.study_names()}
+    tables = records[planned.study.name].text_tables()
+    page = make_page(store, list(records.values()))
     if as_json:
-        from crosswind.cli.status import status_row
-
         print_json({"status": status_row(store, planned.study.name), "tables": [table.to_json() for table in tables]})
     else:
         typer.echo("\n\n".join(table.to_text() for table in tables))
@@ -145,53 +112,34 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
         typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s{busy}; results are in {where} ({again})")
         typer.echo(page)
-    if damaged := store.damaged(planned.study.name):
-        typer.echo(damage_sentence(planned.study.name, damaged, where), err=True)
+    warn_of_damage(planned.study.name, store.damaged(planned.study.name), where)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
     return 1 if summary.failed or summary.stopped else 0
 
 
-class _Display:
-    """Progress on standard error: a live bar on a terminal, a line every so often elsewhere."""
+def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
+    """What tells progress: by a bar on a terminal, elsewhere by about fifty lines, however many runs there are."""
+    task = bar.add_task(name, total=1, words="starting") if bar else None
+    printed = -1.0
 
-    def __init__(self, planned: Plan) -> None:
-        self.name = planned.study.name
-        self.bar: Any = None
-        self.printed = -1.0
-
-    def __enter__(self) -> _Display:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), console=Console(stderr=True)
-            )
-            self.bar.start()
-            self.task = self.bar.add_task(self.name, total=1, words="starting")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def show(self, progress: Progress) -> None:
+    def tell(progress: Progress) -> None:
+        nonlocal printed
+        ended, failure = progress.done + progress.failed, "failed" in progress.message
         words = f"{progress.done} of {progress.total} runs done, {progress.running} running, {progress.failed} failed"
-        if progress.left is not None:
-            words += f", {_clock(progress.left)} left"
-        if self.bar is not None:
-            self.bar.update(self.task, total=progress.total, completed=progress.done + progress.failed, words=words)
+        words += f", {_clock(progress.left)} left" if progress.left is not None else ""
+        if bar:
+            bar.update(task, total=progress.total, completed=ended, words=words)
         elif not progress.report:
-            ended = progress.done + progress.failed
-            # About fifty lines in all, however many runs there are; every failure is said.
-            if ended - self.printed >= max(1, progress.total // 50) or ended == progress.total or "failed" in progress.message:
-                self.printed = ended
-                print(f"{self.name}: {words}", file=sys.stderr)
-        if "failed" in progress.message and self.bar is not None:
-            self.bar.console.print(progress.message, markup=False)
-        elif "failed" in progress.message:
+            if ended - printed >= max(1, progress.total // 50) or ended == progress.total or failure:
+                printed = ended
+                print(f"{name}: {words}", file=sys.stderr)
+        if failure and bar:
+            bar.console.print(progress.message, markup=False)
+        elif failure:
             print(progress.message, file=sys.stderr)
+
+    return tell
 
 
 def _clock(seconds: float) -> str:

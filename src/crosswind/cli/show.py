@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crosswind.cli.list import room_of
 from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json
+from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
     from crosswind.core.knobs import Knob
     from crosswind.core.registry import Facts
 
-__all__ = ["show_command"]
+Card = tuple[Any, str]
+"""What `--json` prints, and the text."""
 
 
 def show_command(
@@ -33,63 +35,25 @@ def show_command(
 
     Of a transform also what it looks like, from weak to strong: show transform NAME --image FILE --out PNG [--set knob=value].
     """
-    from crosswind.core.errors import InputError
-
     if image is not None or out is not None:
         _draw_sheet(kind, name, image, out, settings or [], size, seed)
         return
     if settings:
         raise InputError("--set", "goes with --image and --out, for the contact sheet of a transform")
-    if kind == "training":
-        _show_training(as_json)
-        return
-    if name is None:
+    if name is None and kind != "training":
         raise InputError("NAME", f"is missing; crosswind list {kind} tells the names")
-    if kind == "run":
-        _show_run(name, as_json)
-        return
-    from crosswind.cli.list import room_of
-
-    room = room_of(kind)
-    if room == "studies":
-        _show_study(name, as_json)
-        return
-    from crosswind.core.registry import facts
-
-    if room == "methods":
-        _show_method(name, as_json)
-        return
-    known = facts(room, name, "NAME")
+    cards = {"training": _training, "run": _run, "studies": _study, "methods": _method}
+    room = kind if kind in ("training", "run") else room_of(kind)
+    value, text = cards[room](name or "") if room in cards else _thing(room, name or "")
     if as_json:
-        print_json({**known.describe(), "doc": known.doc, "module": known.module})
-        return
-    typer.echo(f"{known.name}  ({known.kind})\n\n{known.doc}\n")
-    if known.card is not None:
-        _print_card(known)
-    _print_knobs(known.knobs)
-
-
-def _show_method(name: str, as_json: bool) -> None:
-    from crosswind.reports.methods import card_lines, find_method, kind_of, method_row
-
-    known = find_method(name)
-    if as_json:
-        print_json({**method_row(known), "doc": known.doc, "module": known.module})
-        return
-    typer.echo(f"{known.name}  ({kind_of(known)})\n")
-    lines = card_lines(known)
-    width = max(len(title) for title, _ in lines)
-    for title, text in lines:
-        typer.echo(f"{title:<{width}}  {text}")
-    typer.echo(f"\n{known.doc}\n")
-    _print_knobs(known.knobs)
+        print_json(value)
+    else:
+        typer.echo(text)
 
 
 def _draw_sheet(
     kind: str, name: str | None, image: Path | None, out: Path | None, settings: list[str], size: int, seed: int
 ) -> None:
-    from crosswind.cli.list import room_of
-    from crosswind.core.errors import InputError
     from crosswind.studies.reading import apply_settings
     from crosswind.transforms.sheet import check_place, contact_sheet, read_picture, write_png
 
@@ -103,95 +67,94 @@ def _draw_sheet(
     typer.echo(f"The contact sheet is {out}")
 
 
-def _print_card(known: Facts) -> None:
-    from crosswind.data.prepared.places import root_folder
-    from crosswind.data.prepared.ready import is_prepared, readiness
+def _thing(room: str, name: str) -> Card:
+    from crosswind.core.registry import facts
 
-    card = known.card
-    assert card is not None
-    typer.echo("Attributes")
-    for name, values in card.attributes.items():
-        typer.echo(f"  {name}: {_values(values)}")
-    parts = ", ".join(f"{part} {count:,}" for part, count in card.totals.items())
-    used = "; ".join(f"{paper}: {where}" for paper, where in card.used.items())
-    files = ", ".join(f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}" for item in card.files)
-    state = readiness([known], root_folder())[known.name]
-    fetched = bool(card.files) and all(item.url and (item.sha256 or item.md5) for item in card.files)
-    get = card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else "")
-    ready = state.text + "".join(f"\n    {copy['folder']}" for copy in state.copies)
-    for title, text in (
-        ("Rows", parts),
-        ("Pictures", card.shape),
-        ("Files", files),
-        ("How to get it", get),
-        ("Ready here", ready if is_prepared(known) else ""),
-        ("Licence", card.licence),
-        ("Citation", card.citation),
-        ("Used in", used),
-        ("Layout of the files", card.layout),
-    ):
-        if text:
-            typer.echo(f"{title}: {text}")
-    typer.echo()
+    known = facts(room, name, "NAME")
+    card = [] if known.card is None else [*_source_card(known), ""]
+    lines = [f"{known.name}  ({known.kind})", "", known.doc, "", *card, *_knob_lines(known.knobs)]
+    return {**known.describe(), "doc": known.doc, "module": known.module}, "\n".join(lines)
 
 
-def _values(values: Any) -> str:
-    if isinstance(values, int):
-        return f"{values:,} values"
-    return values if isinstance(values, str) else ", ".join(str(value) for value in values)
+def _method(name: str) -> Card:
+    from crosswind.reports.methods import card_lines, find_method, kind_of, method_row
+
+    known = find_method(name)
+    lines = card_lines(known)
+    width = max(len(title) for title, _ in lines)
+    card = [f"{title:<{width}}  {text}" for title, text in lines]
+    text = [f"{known.name}  ({kind_of(known)})", "", *card, "", known.doc, "", *_knob_lines(known.knobs)]
+    return {**method_row(known), "doc": known.doc, "module": known.module}, "\n".join(text)
 
 
-def _print_knobs(knobs: Sequence[Knob]) -> None:
-    if not knobs:
-        typer.echo("No settings.")
-        return
-    typer.echo("Settings")
-    for declared in knobs:
-        item = declared.describe()
-        default = "required" if item["required"] else f"default {item['default']!r}"
-        domain = f" in {item['domain']}" if item["domain"] else ""
-        source = f" [{item['source']}]" if item["source"] else ""
-        typer.echo(f"  {item['name']}: {item['type']}{domain}, {default}{source}")
-        if item["doc"]:
-            typer.echo(f"      {item['doc']}")
-        tried = [f"search {declared.search.words()}"] if declared.search else []
-        tried += [f"{paper}: {', '.join(str(value) for value in values)}" for paper, values in (declared.grid or {}).items()]
-        if tried:
-            typer.echo(f"      {'; '.join(tried)}")
-
-
-def _show_training(as_json: bool) -> None:
+def _training(name: str) -> Card:
     from crosswind.core.knobs import knobs_of
     from crosswind.training.settings import TrainingSettings
 
     knobs = knobs_of(TrainingSettings)
-    if as_json:
-        print_json({"name": "training", "knobs": [item.describe() for item in knobs]})
-        return
-    typer.echo(f"training\n\n{(TrainingSettings.__doc__ or '').strip()}\n")
-    _print_knobs(knobs)
+    lines = ["training", "", (TrainingSettings.__doc__ or "").strip(), "", *_knob_lines(knobs)]
+    return {"name": "training", "knobs": [item.describe() for item in knobs]}, "\n".join(lines)
 
 
-def _show_study(name: str, as_json: bool) -> None:
+def _study(name: str) -> Card:
     from crosswind.studies.reading import find_study, read_study_file
 
     path = find_study(name)[1]
     values = read_study_file(path)
-    if as_json:
-        print_json(values)
-    else:
-        typer.echo(path.read_text(encoding="utf-8").rstrip())
+    return values, path.read_text(encoding="utf-8").rstrip()
 
 
-def _show_run(word: str, as_json: bool) -> None:
+def _run(word: str) -> Card:
     from crosswind.studies.store import Store, split_name
 
     place, prefix = split_name(word)
     with Store.open(place) as store:
         record = store.run(prefix)
+        needed = [store.run(key) for key in record["needs"]]
+    for item in needed:
+        item["artifacts"] = None if item["artifacts"] is None else str(item["artifacts"])
+    record["needs"] = [{name: item[name] for name in ("key", "kind", "status", "spec", "artifacts")} for item in needed]
     record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
-    if as_json:
-        print_json(record)
-        return
-    for key, value in record.items():
-        typer.echo(f"{key}: {value}")
+    return record, "\n".join(f"{key}: {value}" for key, value in record.items())
+
+
+def _source_card(known: Facts) -> list[str]:
+    from crosswind.data.prepared.paths import is_prepared, readiness, root_folder
+
+    card = known.card
+    assert card is not None
+    state = readiness([known], root_folder())[known.name]
+    fetched = bool(card.files) and all(item.url and (item.sha256 or item.md5) for item in card.files)
+    facts = {
+        "Rows": ", ".join(f"{part} {count:,}" for part, count in card.totals.items()),
+        "Pictures": card.shape,
+        "Files": ", ".join(f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}" for item in card.files),
+        "How to get it": card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else ""),
+        "Ready here": "\n    ".join([state.text, *(copy["folder"] for copy in state.copies)]) if is_prepared(known) else "",
+        "Licence": card.licence,
+        "Citation": card.citation,
+        "Used in": "; ".join(f"{paper}: {where}" for paper, where in card.used.items()),
+        "Layout of the files": card.layout,
+    }
+    attributes = [f"  {name}: {_values(values)}" for name, values in card.attributes.items()]
+    return ["Attributes", *attributes, *(f"{title}: {text}" for title, text in facts.items() if text)]
+
+
+def _values(values: Any) -> str:
+    if isinstance(values, int):
+        return f"{values:,} values"
+    return values if isinstance(values, str) else ", ".join(map(str, values))
+
+
+def _knob_lines(knobs: tuple[Knob, ...]) -> list[str]:
+    lines = ["Settings"] if knobs else ["No settings."]
+    for declared in knobs:
+        item = declared.describe()
+        default = "required" if item["required"] else f"default {item['default']!r}"
+        domain = f" in {item['domain']}" if item["domain"] else ""
+        source = f" [{item['source']}]" if item["source"] else ""
+        tried = [f"search {declared.search.words()}"] if declared.search else []
+        tried += [f"{paper}: {', '.join(map(str, values))}" for paper, values in (declared.grid or {}).items()]
+        lines.append(f"  {item['name']}: {item['type']}{domain}, {default}{source}")
+        lines += [f"      {text}" for text in (item["doc"], "; ".join(tried)) if text]
+    return lines

@@ -1,14 +1,20 @@
-"""`crosswind status STORE`: how far the studies of a store are."""
+"""`crosswind status STORE` and `crosswind check STORE`: how far studies are, and whether their files are what was written."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json
+from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json, progress_bar
+from crosswind.core.errors import one_line
 
-__all__ = ["status_command", "status_row"]
+_SHOWN = 5
+_TELL_SECONDS = 10.0
 
 
 def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False) -> None:
@@ -16,8 +22,6 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
 
     Files are not read: crosswind check does that.
     """
-    from crosswind.cli.check import damage_sentence
-    from crosswind.core.errors import one_line
     from crosswind.studies.causes import CAUSES
     from crosswind.studies.store import Store
 
@@ -38,17 +42,82 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
                 stopped = f"{failure['runs']} stopped by the machine ({CAUSES.get(failure['cause'], 'system error')})"
                 words = f"{stopped}: they run again at the next run ({one_line(failure['reason'])})"
             typer.echo(f"  {words}")
-        if row["damaged"]:
-            typer.echo(damage_sentence(row["name"], row["damaged"], where), err=True)
+        warn_of_damage(row["name"], row["damaged"], where)
 
 
 def status_row(store: Any, name: str) -> dict[str, Any]:
     """The state of one study as plain values: counts by status, failures by reason, and what `Store.damaged` sees."""
     reasons: dict[tuple[str, str | None], list[str]] = {}
     counts = store.counts(name)
-    if counts["failed"]:
-        for run in store.runs(name):
-            if run["status"] == "failed":
-                reasons.setdefault((run["reason"] or "no reason recorded", run["cause"]), []).append(run["key"])
+    for run in store.runs(name) if counts["failed"] else ():
+        if run["status"] == "failed":
+            reasons.setdefault((run["reason"] or "no reason recorded", run["cause"]), []).append(run["key"])
     failures = [{"reason": reason, "cause": cause, "runs": len(keys), "keys": keys} for (reason, cause), keys in reasons.items()]
     return {"name": name, **counts, "failures": failures, "damaged": store.damaged(name)}
+
+
+def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> None:
+    """Print one sentence about runs whose files are gone or damaged, given by what is wrong, if there are any."""
+    if not damaged:
+        return
+    listed = "; ".join(f"{key[:12]}: {faults[0]}" for key, faults in list(damaged.items())[:_SHOWN])
+    more = f"; {len(damaged) - _SHOWN:,} more" if len(damaged) > _SHOWN else ""
+    words = f"study {study}: files of {len(damaged):,} runs are gone or damaged ({listed}{more})"
+    typer.echo(one_line(f"warning: {words}; crosswind check {where} reads them all, --repair has them done again"), err=True)
+
+
+def check_command(
+    where: StoreWord = DEFAULT_OUT,
+    study: StudyName = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="The folder of the runs' files, where STORE is a URL.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Forget the runs named, scores too: the next crosswind run does them again.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Read every file that finished runs left, and name the runs whose files are gone or are not what was written.
+
+    Sizes and SHA-256 are compared with those recorded when the run finished. Exit status 0: all is well; 1: a run is named.
+    """
+    from crosswind.studies.store import Store
+
+    with Store.open(where, out) as store:
+        files = store.files(study) if store.out else {}  # first of all the sentence that there is no folder
+        damaged = {key: faults for key, listed in _with_progress(files) if (faults := store.faults(key, listed, read=True))}
+        labels = {key: [entry["labels"] for entry in store.run(key)["studies"]] for key in damaged}
+    undone = 0
+    if repair and damaged:
+        with Store.open(where, out, create=True) as store:
+            undone = store.undo(damaged)
+    unrecorded = sum(listed is None for listed in files.values())
+    if as_json:
+        found = [{"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()]
+        print_json({"runs": len(files), "without_checksums": unrecorded, "damaged": found, "undone": undone})
+        return 1 if damaged else 0
+    typer.echo(f"{len(files):,} runs are done, {len(damaged):,} of them with files that are gone or damaged")
+    for key, faults in damaged.items():
+        words = " ".join(str(value) for value in labels[key][0].values()) if labels[key] else "in no study"
+        typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
+    if unrecorded:
+        typer.echo(f"{unrecorded:,} are of before checksums were kept: only whether they have a folder was looked at")
+    if undone:
+        typer.echo(f"{undone:,} runs are pending again; the next crosswind run does them")
+    elif damaged:
+        typer.echo("--repair has them done again by the next crosswind run")
+    return 1 if damaged else 0
+
+
+def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The items, with progress on standard error: a bar on a terminal, elsewhere a line every ten seconds."""
+    printed = time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task("reading", total=len(files), words="") if bar else None
+        for number, item in enumerate(files.items()):
+            if bar:
+                bar.update(task, completed=number, words=f"{number:,} of {len(files):,} runs")
+            elif time.monotonic() - printed > _TELL_SECONDS:
+                printed = time.monotonic()
+                print(f"{number:,} of {len(files):,} runs read", file=sys.stderr)
+            yield item

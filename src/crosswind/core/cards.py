@@ -1,16 +1,20 @@
-"""What is known of a data set before any of its files is there: its card, declared in the file of its source.
+"""What is known of a data set before any of its files is there: its card.
 
-The registry evaluates these declarations without running the file, so they may use only literals and the words of this module.
+The cards of the package's own sources are data, in `data/sources/cards.toml`. The registry evaluates `card = ...` of a source
+without running its file, so it may use only literals and the words of this module.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Card", "Original"]
+CARDS = Path(__file__).parents[1] / "data" / "sources" / "cards.toml"
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,8 @@ class Original:
 
     `name`: what it is called in the folder of originals, a relative path. `url`: where it can be fetched; empty where the licence
     or the site does not allow it. `size` in bytes, 0 where it is not known. `sha256` and `md5`: hexadecimal, empty where they are
-    not known; a file with neither is never fetched. `variant`: the value of the source's knob that it belongs to; empty: to all.
+    not known; one is enough, and a file with neither is never fetched. `variant`: the value of the source's knob that it belongs
+    to; empty: to all.
     """
 
     name: str
@@ -61,3 +66,25 @@ class Card:
         if self.files:
             told["files"] = [{key: value for key, value in vars(item).items() if value} for item in self.files]
         return told
+
+
+def card_of(name: str) -> Card:
+    """The card of one of the package's own sources. Raises `KeyError` for a name that has none."""
+    told = dict(_tables()[name])
+    base = told.pop("base", "")
+    told["attributes"] = {
+        attribute: tuple(values) if isinstance(values, list) else values for attribute, values in told["attributes"].items()
+    }
+    told["files"] = tuple(_original(base, *row) for row in told.get("files", ()))
+    return Card(**told)
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(CARDS.read_text(encoding="utf-8"))
+
+
+def _original(base: str, name: str, address: str, size: int, digits: str, variant: str = "") -> Original:
+    whole = address if "://" in address else base + address
+    url = "" if address == "none" else whole + name if whole.endswith("/") else whole
+    return Original(name, url, size, **{"md5" if len(digits) == 32 else "sha256": digits}, variant=variant)

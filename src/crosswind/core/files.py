@@ -11,8 +11,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_file", "read_at_most"]
-
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

@@ -16,23 +16,6 @@ from typing import Any
 
 from crosswind.core.errors import InputError, shown, unknown
 
-__all__ = [
-    "REQUIRED",
-    "Base",
-    "Form",
-    "Knob",
-    "Limit",
-    "Log",
-    "Needs",
-    "check",
-    "choose",
-    "knob",
-    "knobs_of",
-    "linear",
-    "log",
-    "resolve",
-]
-
 
 def _short(value: Any) -> str:
     return format(value, "g") if isinstance(value, float) else shown(value) if not isinstance(value, str) else value
@@ -139,18 +122,17 @@ def knob(
 
 def knobs_of(cls: type) -> tuple[Knob, ...]:
     """The knobs of a dataclass, in the order of its fields."""
-    found = []
-    for item in dataclasses.fields(cls):
-        declared = item.metadata.get("knob")
-        if declared is None:
-            continue
-        default: Any = item.default
-        if default is dataclasses.MISSING:
-            factory: Any = item.default_factory
-            default = REQUIRED if factory is dataclasses.MISSING else factory()
-        kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
-        found.append(Knob(item.name, kind, default, **declared))
-    return tuple(found)
+    fields = [item for item in dataclasses.fields(cls) if "knob" in item.metadata]
+    types = [item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type)) for item in fields]
+    return tuple(knob_of(item.name, kind, item) for item, kind in zip(fields, types, strict=True))
+
+
+def knob_of(name: str, annotation: str, declared: Any) -> Knob:
+    """The knob of the field that `knob` gave."""
+    default = declared.default
+    if default is dataclasses.MISSING:
+        default = REQUIRED if declared.default_factory is dataclasses.MISSING else declared.default_factory()
+    return Knob(name, annotation, default, **declared.metadata["knob"])
 
 
 @dataclass(frozen=True)
@@ -242,7 +224,8 @@ class Form:
     `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that says so. `least`: the smallest
     side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
     `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
-    images of 3 channels and of a model whose knobs are as in `weights_with`.
+    images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it; else it answers
+    as it is, and `files` are its knobs that name files, whose contents are part of what it is.
     """
 
     norm: str = ""
@@ -250,6 +233,8 @@ class Form:
     patch: str = ""
     weights: tuple[str, ...] = ()
     weights_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    trained: bool = True
+    files: tuple[str, ...] = ()
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""
@@ -310,7 +295,7 @@ def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what
 
 def check(item: Knob, value: Any, path: str) -> Any:
     """`value` as the knob's type, or an `InputError` that names the path and the domain."""
-    kinds = [part.strip() for part in item.annotation.split("|")]
+    kinds = _kinds_of(item)
     if value is None:
         if "None" in kinds:
             return None
@@ -318,43 +303,32 @@ def check(item: Knob, value: Any, path: str) -> Any:
     if "list[float]" in kinds:
         if not isinstance(value, list) or not value:
             raise InputError(path, f"must be {_expected(item)}, not {shown(value)}")
-        found = [_coerce(["float"], one, path, item) for one in value]
-        for one in found:
-            _within(item, one, path)
-        return found
-    plain = {"int", "float", "str", "bool"}
-    simple = [kind for kind in kinds if kind in plain]
-    if simple and all(kind in plain or kind == "None" for kind in kinds):
-        value = _coerce(simple, value, path, item)
-    if item.domain:
-        _within(item, value, path)
-    return value
+        return [_within(item, _coerce(["float"], one, path, item), path) for one in value]
+    if set(kinds) <= {"int", "float", "str", "bool", "None"}:
+        value = _coerce(kinds, value, path, item)
+    return _within(item, value, path)
+
+
+def _kinds_of(item: Knob) -> list[str]:
+    return [part.strip() for part in item.annotation.split("|")]
 
 
 def _coerce(kinds: list[str], value: Any, path: str, item: Knob) -> Any:
-    if isinstance(value, bool):
-        if "bool" in kinds:
-            return value
-    elif isinstance(value, int):
-        if "int" in kinds:
-            return value
-        if "float" in kinds:
-            return float(value)
-    elif isinstance(value, float):
-        if "float" in kinds:
-            if math.isnan(value):
-                raise InputError(path, f"must be {_expected(item)}, not a NaN")
-            return value
-        if "int" in kinds and value.is_integer():
-            return int(value)
-    elif isinstance(value, str) and "str" in kinds:
+    given = next((kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), "")
+    if isinstance(value, float) and math.isnan(value) and "float" in kinds:
+        raise InputError(path, f"must be {_expected(item)}, not a NaN")
+    if given in kinds:
         return value
+    if given == "int" and "float" in kinds:
+        return float(value)
+    if given == "float" and "int" in kinds and value.is_integer():
+        return int(value)
     raise InputError(path, f"must be {_expected(item)}, not {shown(value)}")
 
 
 def _expected(item: Knob) -> str:
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "None": "null"}
-    parts = [part.strip() for part in item.annotation.split("|")]
+    parts = _kinds_of(item)
     if "Any" in parts:
         return item.doc or "given"  # what it is in words, since its type says nothing
     names |= {part: "a mapping" for part in parts if part.startswith("dict[")}
@@ -363,17 +337,16 @@ def _expected(item: Knob) -> str:
     return f"{kinds} in {item.domain}" if item.domain else kinds
 
 
-def _within(item: Knob, value: Any, path: str) -> None:
+def _within(item: Knob, value: Any, path: str) -> Any:
     if item.domain.startswith("{"):
         words = [word.strip() for word in item.domain.strip("{}").split(",")]
         if str(value) not in words:
             raise unknown(path, "value", value, words)
-        return
     match = _INTERVAL.match(item.domain)
-    if match is None or isinstance(value, str) or not isinstance(value, int | float):
-        return
-    low, high = float(match[2]), float(match[3])
-    above = value >= low if match[1] == "[" else value > low
-    below = value <= high if match[4] == "]" else value < high
-    if not (above and below):
-        raise InputError(path, f"must be in {item.domain}, not {value!r}")
+    if match is not None and isinstance(value, int | float):
+        low, high = float(match[2]), float(match[3])
+        above = value >= low if match[1] == "[" else value > low
+        below = value <= high if match[4] == "]" else value < high
+        if not (above and below):
+            raise InputError(path, f"must be in {item.domain}, not {value!r}")
+    return value

@@ -20,7 +20,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -31,19 +31,6 @@ from crosswind.core import knobs as declarations
 from crosswind.core.cards import Card
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, Knob, Limit, Needs
-
-__all__ = [
-    "MODULES_VARIABLE",
-    "ROOMS",
-    "Facts",
-    "facts",
-    "facts_of_class",
-    "forget",
-    "listing",
-    "load",
-    "outside_modules",
-    "register",
-]
 
 C = TypeVar("C", bound=type)
 
@@ -60,8 +47,13 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
 MODULES_VARIABLE = "CROSSWIND_MODULES"
 """The environment variable that names, with commas between, modules in which a worker finds classes."""
 
-_WORDS: dict[str, Any] = {name: getattr(room, name) for room in (declarations, cards) for name in room.__all__}
-_DECLARED = ("needs", "limit", "built", "card", "copy", "own", "version", "family", "extra", "hooks")
+_WORDS: dict[str, Any] = {
+    name: word
+    for module in (declarations, cards)
+    for name, word in vars(module).items()
+    if not name.startswith("_") and getattr(word, "__module__", "") == module.__name__
+}
+_DECLARED = ("needs", "limit", "built", "card", "copy", "own", "version", "family", "extra")
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -85,7 +77,7 @@ class Facts:
     version: int = 1
     family: Any = None
     extra: str | None = None
-    defines: tuple[str, ...] = field(default=())
+    defines: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -96,12 +88,11 @@ class Facts:
         """The facts as plain values for JSON."""
         out: dict[str, Any] = {"name": self.name, "kind": self.kind, "summary": self.summary, "version": self.version}
         out["knobs"] = [item.describe() for item in self.knobs]
-        if self.needs is not None:
-            out["needs"] = {key: value for key, value in asdict(self.needs).items() if value}
+        for name in ("needs", "built"):
+            if getattr(self, name) is not None:
+                out[name] = {key: value for key, value in asdict(getattr(self, name)).items() if value}
         if self.limit is not None:
             out["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
-        if self.built is not None:
-            out["built"] = {key: value for key, value in asdict(self.built).items() if value}
         if self.card is not None:
             out["card"] = self.card.describe()
         if self.family:
@@ -250,11 +241,11 @@ def _file_of(module: str) -> Path | None:
 
 
 def _import(module: str, what: str) -> ModuleType:
-    if _is_ours(module):
-        return importlib.import_module(module)
     try:
         return importlib.import_module(module)
     except Exception as error:  # whatever the code of somebody else does when it is imported
+        if _is_ours(module):
+            raise
         raise InputError(what, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -331,23 +322,16 @@ def _body(path: Path) -> list[ast.stmt]:
 
 def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str, body: list[ast.stmt]) -> Facts:
     read = _knobs_of_node(node, module, body)
-    declared: dict[str, Any] = {}
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
-            if item.target.id in _DECLARED and item.target.id not in read:  # a knob may have any name
-                declared[item.target.id] = _evaluate(item.value, module)
-        elif isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
-            if item.targets[0].id in _DECLARED:
-                declared[item.targets[0].id] = _evaluate(item.value, module)
-    found = []
-    for label, (annotation, value) in read.items():
-        default = value.default
-        if default is MISSING:
-            default = declarations.REQUIRED if value.default_factory is MISSING else value.default_factory()
-        found.append(Knob(label, annotation, default, **value.metadata["knob"]))
+    declared = {}
+    for item in (item for item in node.body if isinstance(item, ast.Assign | ast.AnnAssign)):
+        targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+        label = _word_of(targets[0])
+        if label in _DECLARED and label not in read and item.value is not None:
+            declared[label] = _evaluate(item.value, module)
+    found = [declarations.knob_of(label, annotation, value) for label, (annotation, value) in read.items()]
     defines = tuple(item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"))
     doc = ast.get_docstring(node) or ""
-    return Facts(name, kind, room, module, node.name, doc, tuple(found), defines=defines, **_shown(declared))
+    return Facts(name, kind, room, module, node.name, doc, tuple(found), defines=defines, **declared)
 
 
 def _evaluate(node: ast.expr, module: str) -> Any:
@@ -360,28 +344,15 @@ def _evaluate(node: ast.expr, module: str) -> Any:
         raise InputError(module, f"line {node.lineno}: {type(error).__name__}: {error}") from None
 
 
-def _shown(declared: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in declared.items() if key != "hooks"}
-
-
-def _facts_of_class(cls: type, room: str) -> Facts:
+def _facts_of_class(cls: Any, room: str) -> Facts:
     import inspect
 
     knobs = declarations.knobs_of(cls)
-    own = {key: value for key, value in cls.__dict__.items() if key not in [item.name for item in knobs]}
+    own = {key: value for key, value in vars(cls).items() if key not in [item.name for item in knobs]}
     declared = {key: own[key] for key in _DECLARED if key in own}
-    defines = tuple(key for key, value in cls.__dict__.items() if inspect.isfunction(value) and not key.startswith("_"))
-    return Facts(
-        cls.registered_name,  # type: ignore[attr-defined]
-        cls.registered_kind,  # type: ignore[attr-defined]
-        room,
-        cls.__module__,
-        cls.__qualname__,
-        inspect.cleandoc(cls.__doc__ or ""),
-        knobs,
-        defines=defines,
-        **_shown(declared),
-    )
+    defines = tuple(key for key, value in vars(cls).items() if inspect.isfunction(value) and not key.startswith("_"))
+    name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")
+    return Facts(name, kind, room, cls.__module__, cls.__qualname__, doc, knobs, defines=defines, **declared)
 
 
 def forget(room: str, name: str) -> None:

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from crosswind.core.files import check_file
 
-__all__ = ["PlannedRun", "Predictions", "canonical", "digest", "digest_arrays", "file_hash"]
-
 
 @dataclass(frozen=True)
 class Predictions:
@@ -83,15 +81,19 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """One run as the plan knows it.
+class Job:
+    """One piece of work as the plan knows it.
 
-    `key` names the run everywhere and is the digest of everything that decides its numbers. `spec` is the resolved
-    specification as plain JSON values; `labels` are the columns by which reports group runs (data, shift, size, method,
-    model, seed, point); `needs` are the keys of the runs that must be finished first.
+    `key` names the job everywhere and is the digest of everything that decides its numbers. `spec` is the resolved
+    specification as plain JSON values; `labels` are the columns by which reports group scores (data, shift, size, method,
+    model, seed, point); `needs` are the keys of the jobs that must be finished first. `kind`: what it does, see
+    `crosswind.studies.jobs`. `follows`: the key of the job after which it is done at once, in the same process, which still holds
+    what that job made; empty for none.
     """
 
     key: str
     spec: Mapping[str, Any]
     labels: Mapping[str, Any]
     needs: tuple[str, ...] = ()
+    kind: str = "score"
+    follows: str = ""

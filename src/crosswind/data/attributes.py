@@ -1,12 +1,14 @@
-"""Attributes with named values, and the integer table that gives each row its values.
+"""Attributes with named values, the table of their codes for all rows, and attributes that a transform derives.
 
-A table holds small unsigned codes, one contiguous array an attribute: 737,280 rows of 7 attributes take 5 MB. It knows no
-pixels and no shifts.
+A table holds small unsigned codes, one contiguous array for each attribute: 737,280 rows of 7 attributes take 5 MB.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
+from crosswind.core.knobs import resolve
+from crosswind.core.registry import facts
 from crosswind.core.types import digest_arrays
-
-__all__ = ["MOST_ROWS", "MOST_VALUES", "Attribute", "AttributeTable", "spelled"]
 
 MOST_ROWS = 50_000_000  # of a table that is made or read whole
 MOST_VALUES = 65_535  # codes are at most 16 bits wide, so that a table of many rows stays small
@@ -29,9 +31,7 @@ def spelled(value: object) -> str:
     """The name that `value` has as an attribute value: `true`, `3`, `0.5`, or its text."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        return str(value)  # a float32 by its own shortest text, not by that of the double nearest to it
-    return str(value)
+    return str(value)  # a float32 by its own shortest text, not by that of the double nearest to it
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,10 @@ class Attribute:
 
     @cached_property
     def _by_number(self) -> dict[float, int]:
-        numbers = [(_number(value), code) for code, value in enumerate(self.values)]
+        numbers = [_number(value) for value in self.values]
         # Where two names are the same number ("7" and "007") neither is meant by the number: only the text tells them apart.
-        counts: dict[float, int] = {}
-        for number, _ in numbers:
-            if number is not None:
-                counts[number] = counts.get(number, 0) + 1
-        return {number: code for number, code in numbers if number is not None and counts[number] == 1}
+        counts = Counter(numbers)
+        return {number: code for code, number in enumerate(numbers) if number is not None and counts[number] == 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +109,8 @@ class AttributeTable:
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         names = [attribute.name for attribute in self.attributes]
-        for i, name in enumerate(names):
-            if name in names[:i]:
-                raise DataError(f"two attributes have the name {name!r}")
+        if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+            raise DataError(f"two attributes have the name {twice[0]!r}")
         codes = np.asarray(self.codes)
         if codes.ndim != 2 or len(codes) != len(names) or not np.issubdtype(codes.dtype, np.integer):
             raise DataError(f"codes must be integers of shape ({len(names)}, rows), not {codes.dtype} {codes.shape}")
@@ -170,6 +166,76 @@ class AttributeTable:
             if attribute.name == name:
                 return i
         raise unknown(field, "attribute", name, self.names)
+
+
+MODES = ("fixed", "per-visit")
+Settings = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class DerivedAttribute:
+    """An attribute whose values are made by a transform of the image.
+
+    `values`: names of the values. `transform`: a registered transform. `settings`: one entry a value in the order of `values`
+    (or a mapping from value to entry): the transform's knobs, or None where the image stays untouched. `mode`: `fixed`, the
+    value of a training row is drawn once; `per-visit`, it is drawn again each time that the row is seen.
+    Raises `InputError` for an unknown transform, knob or mode, and for values without settings.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    transform: str
+    settings: tuple[Settings, ...]
+    mode: str = "fixed"
+
+    def __post_init__(self) -> None:
+        names = Attribute(self.name, self.values).values
+        object.__setattr__(self, "values", names)
+        if self.mode not in MODES:
+            raise unknown(f"{self.name}.mode", "mode", self.mode, MODES)
+        given: Any = self.settings
+        if isinstance(given, Mapping):
+            by_name = {spelled(value): entry for value, entry in given.items()}
+            if strange := [value for value in by_name if value not in names]:
+                raise unknown(f"{self.name}.settings", "value", strange[0], names)
+            if missing := [value for value in names if value not in by_name]:
+                raise InputError(f"{self.name}.settings", f"value {missing[0]!r} has no settings (null leaves the image untouched)")
+            given = [by_name[value] for value in names]
+        if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != len(names):
+            raise InputError(f"{self.name}.settings", f"needs one entry for each of {len(names)} values, not {given!r}")
+        known = facts("transforms", self.transform, f"{self.name}.transform")
+        checked: list[Settings] = []
+        for value, entry in zip(names, given, strict=True):
+            path = f"{self.name}.settings.{value}"
+            if entry is not None and not isinstance(entry, Mapping):
+                raise InputError(path, f"must be settings of {self.transform} or null, not {entry!r}")
+            checked.append(None if entry is None else resolve(known.knobs, entry, path, f"transform {self.transform!r}"))
+        object.__setattr__(self, "settings", tuple(checked))
+
+    @cached_property
+    def attribute(self) -> Attribute:
+        """The attribute as any other."""
+        return Attribute(self.name, self.values)
+
+    def keep(self, codes: Sequence[int]) -> DerivedAttribute:
+        """The derived attribute with only some of its values, in the order of `codes`."""
+        return dataclasses.replace(
+            self,
+            values=tuple(self.values[code] for code in codes),
+            settings=tuple(self.settings[code] for code in codes),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The derived attribute as plain values for JSON."""
+        return {
+            "name": self.name,
+            "transform": self.transform,
+            "version": facts("transforms", self.transform).version,
+            "values": {
+                value: None if entry is None else dict(entry) for value, entry in zip(self.values, self.settings, strict=True)
+            },
+            "mode": self.mode,
+        }
 
 
 def _number(value: object) -> float | None:

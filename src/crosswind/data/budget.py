@@ -11,8 +11,6 @@ from pathlib import Path
 
 from crosswind.core.errors import InputError, shown
 
-__all__ = ["bounded", "budget", "memory_bytes", "usable_memory"]
-
 SHARE = 0.5
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _UNLIMITED = 1 << 60  # what version 1 of the kernel's groups writes where there is no limit is near 2^63

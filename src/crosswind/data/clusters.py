@@ -1,10 +1,8 @@
-"""Clusters of given features as an attribute: what a network, or anything else, sees as alike becomes a value.
-
-The same features and settings give the same clusters, however many threads there are: k-means runs on one.
-"""
+"""Clusters of given features as an attribute. The same features and settings give the same clusters: k-means runs on one thread."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crosswind.core.errors import DataError, InputError, shown, unknown
+from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
 from crosswind.core.seeds import seed_of
 from crosswind.data.attributes import MOST_VALUES
 from crosswind.data.dataset import AttributedDataset
 
-__all__ = ["ALGORITHMS", "SCALES", "Clustering", "read_features", "with_clusters"]
-
 ALGORITHMS = ("kmeans", "minibatch")
 SCALES = ("none", "standard", "unit")
-MOST_BYTES = 16 << 30
 LARGEST = 1e15  # a sum of squares of larger numbers would leave the range of 32-bit floats
 
 
@@ -72,19 +67,18 @@ class Clustering:
         """
         from threadpoolctl import threadpool_limits
 
-        found = np.zeros(len(features), dtype=np.int64)
+        codes = np.zeros(len(features), dtype=np.int64)
         fitted = np.ones(len(features), dtype=bool) if fitted is None else fitted
-        self._refuse_few(features[fitted], "")
-        # Threads add up in the order in which they end, which now and then moves a row between two centres.
+        self._refuse_few(fitted, "")
+        # Several threads add up in no fixed order, which now and then moves a row between two centres.
         with threadpool_limits(limits=1):
             points = self._prepared(np.asarray(features, dtype=np.result_type(features.dtype, np.float32)), fitted)
             if within is None:
                 return self._clustered(points, fitted, "")
             for value in np.unique(within).tolist():
                 rows = np.flatnonzero(within == value)
-                name = names[value] if value < len(names) else str(value)
-                found[rows] = self._clustered(points[rows], fitted[rows], name)
-        return found
+                codes[rows] = self._clustered(points[rows], fitted[rows], names[value] if value < len(names) else str(value))
+        return codes
 
     def _prepared(self, points: NDArray[Any], fitted: NDArray[np.bool_]) -> NDArray[Any]:
         if self.scale == "standard":
@@ -98,41 +92,35 @@ class Clustering:
             return points
         most = min(int(fitted.sum()), points.shape[1])
         if self.components > most:
-            problem = f"must be at most {most:,}, the lesser of rows and features, not {self.components:,}"
-            raise InputError(f"{self.field}.components", problem)
+            raise InputError(
+                f"{self.field}.components", f"must be at most {most:,}, the lesser of rows and features, not {self.components:,}"
+            )
         from sklearn.decomposition import PCA
 
         return PCA(self.components, random_state=self._state("components")).fit(points[fitted]).transform(points)
 
     def _clustered(self, points: NDArray[Any], fitted: NDArray[np.bool_], value: str) -> NDArray[np.int64]:
         from sklearn.cluster import KMeans, MiniBatchKMeans
+        from sklearn.exceptions import ConvergenceWarning
 
-        mine = points[fitted]
-        self._refuse_few(mine, value)
+        self._refuse_few(fitted, value)
         kind = KMeans if self.algorithm == "kmeans" else MiniBatchKMeans
-        fit = kind(self.k, n_init=self.starts, random_state=self._state("centres")).fit(mine)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of fewer different rows than clusters, which ends below
+            fit = kind(self.k, n_init=self.starts, random_state=self._state("centres")).fit(points[fitted])
         codes = fit.predict(points)
         counts = np.bincount(codes, minlength=self.k)
         if not counts.all():
-            there = int((counts > 0).sum())
             advice = "take a smaller k" if self.algorithm == "kmeans" else "take a smaller k, or kmeans"
-            raise InputError(f"{self.field}.k", f"only {there} of {self.k} clusters have a row{_of(value)}: {advice}")
-        first = np.full(self.k, len(codes))
-        np.minimum.at(first, codes, np.arange(len(codes)))
-        order = np.lexsort((first, -counts))
+            raise InputError(f"{self.field}.k", f"only {(counts > 0).sum()} of {self.k} clusters have a row{_of(value)}: {advice}")
+        first = np.unique(codes, return_index=True)[1]
         rank = np.empty(self.k, dtype=np.int64)
-        rank[order] = np.arange(self.k)
+        rank[np.lexsort((first, -counts))] = np.arange(self.k)
         return rank[codes]
 
-    def _refuse_few(self, points: NDArray[Any], value: str) -> None:
-        if len(points) < self.k:
-            raise InputError(f"{self.field}.k", f"{self.k:,} clusters cannot be found in {len(points):,} rows{_of(value)}")
-        seen: set[bytes] = set()
-        for point in points:
-            seen.add((point + 0).tobytes())  # a zero has two signs and is one number
-            if len(seen) >= self.k:
-                return
-        raise InputError(f"{self.field}.k", f"{self.k:,} clusters cannot be found in {len(seen):,} different rows{_of(value)}")
+    def _refuse_few(self, fitted: NDArray[np.bool_], value: str) -> None:
+        if fitted.sum() < self.k:
+            raise InputError(f"{self.field}.k", f"{self.k:,} clusters cannot be found in {fitted.sum():,} rows{_of(value)}")
 
     def _state(self, stage: str) -> int:
         return seed_of(self.seed, "clusters", stage) % (1 << 32)
@@ -173,10 +161,13 @@ def with_clusters(
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(path, f"must be a list of values, not {shown(values)}", table.attribute(attribute).values)
         fitted &= np.isin(column, [table.code_of(attribute, value, path) for value in values])
+    path = f"{field}.features"
     if isinstance(features, str | Path):
-        points = read_features(features, dataset, f"{field}.features")
+        points = read_features(features, dataset, path)
     else:
-        points = _checked(np.asarray(features), dataset, f"{field}.features", "the array")
+        points = np.asarray(features)
+        if problem := _problem(points, dataset, "the array"):
+            raise InputError(path, problem)
     return dataset.with_attribute(name, range(k), how.codes(points, groups, fitted, names))
 
 
@@ -184,36 +175,35 @@ def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> N
     """The features of a data set's rows in an npy file: numbers [rows, d], all finite.
 
     Raises `InputError` on `field` for a path that is no file, `DataError` for a file that is damaged, holds objects (only
-    unpickling could read them), numbers that are none, or another number of rows.
+    unpickling could read them), numbers that are not finite, or another number of rows.
     """
-    from crosswind.data.archives.npz import Expected, read_array
-
     place = Path(path).expanduser()
     if not place.is_file():
         raise InputError(field, f"{str(path)!r} is not a file" if place.exists() else f"there is no file {str(path)!r}")
-    return _checked(read_array(place, Expected("numbers", (None, None)), MOST_BYTES), dataset, "", str(path))
+    try:
+        # Mapped: a header that promises more than the file holds allocates nothing.
+        points = np.lib.format.open_memmap(place, mode="r")
+    except (ValueError, OSError, SyntaxError, MemoryError, OverflowError) as error:
+        raise DataError(f"{path} cannot be read as an npy file: {one_line(str(error), 200)}") from None
+    if problem := _problem(points, dataset, str(path)):
+        raise DataError(problem)
+    return np.array(points)
 
 
-def _checked(points: NDArray[Any], dataset: AttributedDataset, field: str, called: str) -> NDArray[Any]:
+def _problem(points: NDArray[Any], dataset: AttributedDataset, called: str) -> str:
     if points.ndim != 2 or not points.shape[1] or points.dtype.kind not in "iuf":
-        raise _wrong(
-            field,
-            f"{called} holds {points.dtype} values of shape {points.shape}, and numbers of shape (rows, features) are expected",
-        )
+        shape = f"{points.dtype} values of shape {points.shape}"
+        return f"{called} holds {shape}, and numbers of shape (rows, features) are expected"
     if len(points) != dataset.n_base:
-        raise _wrong(field, f"{called} has {len(points):,} rows, and data set {dataset.name!r} has {dataset.n_base:,}")
+        return f"{called} has {len(points):,} rows, and data set {dataset.name!r} has {dataset.n_base:,}"
     for start in range(0, len(points), 4096):
-        bad = ~(np.abs(points[start : start + 4096].astype(np.float64)) <= LARGEST)
-        if bad.any():
-            row, column = (int(place[0]) for place in np.nonzero(bad))
-            value = points[start + row, column]
-            problem = f"{value:g}, which is too large" if np.isfinite(value) else f"{value:g}, which is no number"
-            raise _wrong(field, f"{called}, row {start + row + 1}, feature {column + 1} is {problem}")
-    return points
-
-
-def _wrong(field: str, problem: str) -> Exception:
-    return InputError(field, problem) if field else DataError(problem)
+        bad = np.argwhere(~(np.abs(points[start : start + 4096].astype(np.float64)) <= LARGEST))
+        if len(bad):
+            row, column = start + int(bad[0, 0]), int(bad[0, 1])
+            value = float(points[row, column])
+            problem = "which is too large" if np.isfinite(value) else "which is no number"
+            return f"{called}, row {row + 1}, feature {column + 1} is {value:g}, {problem}"
+    return ""
 
 
 def _of(value: str) -> str:

@@ -1,6 +1,6 @@
-"""A data set: rows with stable ids, an attribute table, and pixels that are made when asked for.
+"""A data set: rows with stable ids, an attribute table, and pixels that are read on demand.
 
-The table alone is enough to plan a study; nothing here loads a pixel by itself or imports torch.
+Planning a study needs the table alone; nothing here loads pixels by itself or imports torch.
 """
 
 from __future__ import annotations
@@ -8,19 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.types import digest
-from crosswind.data.attributes import Attribute, AttributeTable
-
-if TYPE_CHECKING:
-    from crosswind.data.derive import DerivedAttribute
-
-__all__ = ["AttributedDataset", "Images"]
+from crosswind.data.attributes import Attribute, AttributeTable, DerivedAttribute
 
 Images = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
 
@@ -29,21 +24,20 @@ _BY_ROW_NUMBER: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class AttributedDataset:
-    """Examples by row, each with a value of every attribute.
+    """Rows with ids, attribute values and images.
 
     `images(rows)` gives the pixels of base rows (int64 [m], each in [0, n)) as uint8 [m, h, w, c]; None where there are none.
-    `ids` int64 [n] name the rows whatever is left out later (default: the row number); `units` int64 [n] say which rows belong
-    together (a patient, a toy) and are never dealt to different roles; None means that every row is its own unit.
-    `fingerprint` changes when the table or the pixels do; it is cheap, and pixels count only through what decides them.
-    What a row shows has a name, so that one picture keeps one role in a study, whichever data set shows it: rows of one `origin`
-    (the collection that they are taken from, default: the data set's name) with equal `originals` (uint64 [n], default: the ids)
-    show one picture, whatever its size, colours or derived attribute, and so do rows with equal `contents` (uint64 [n], a hash of
-    the pixels, where a preparation has looked at them). A data set that only borrows another's name needs an `origin` of its own.
-    `from_files`: pixels are decoded from files, which may be damaged; a study looks at all of them before it starts.
-    With a derived attribute of V values the data set has n x V virtual rows: row b * V + v is base row b under value v.
-    `cache` is a place where later stages remember what they made from this data set.
+    `ids`: int64 [n], distinct and stable under filtering; default: the row numbers. `units`: int64 [n]; rows of one unit (a
+    patient, a toy) never get different roles; None: every row is its own unit. `fingerprint` identifies table and pixels without
+    reading the pixels.
+    Two rows show one picture, and keep one role in a study, if they have equal `originals` (uint64 [n], default: the ids) and one
+    `origin` (the collection, default: the data set's name), whatever their size, colours or derived attribute; or if they have
+    equal `contents` (uint64 [n], hashes of the pixels, known for prepared copies). `from_files`: pixels are decoded from files that
+    may be damaged; a study reads all of them before it starts.
+    A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under value v.
+    `cache` holds what later stages compute from this data set.
 
-    Raises `DataError` for ids, units, originals or contents of the wrong length and for ids that repeat.
+    Raises `DataError` for ids, units, originals or contents of the wrong shape or type and for repeated ids.
     """
 
     name: str
@@ -69,14 +63,12 @@ class AttributedDataset:
             raise DataError(f"data set {self.name!r} gives one id to two rows")
         object.__setattr__(self, "ids", ids)
         if self.units is not None:
-            units = np.asarray(self.units, dtype=np.int64)
-            if units.shape != (n,):
-                raise DataError(f"data set {self.name!r} has {n} rows and units of shape {units.shape}")
-            object.__setattr__(self, "units", units)
-        for name in ("originals", "contents"):
-            names = getattr(self, name)
-            if names is not None and (names.shape != (n,) or names.dtype != np.uint64):
-                raise DataError(f"data set {self.name!r} has {n} rows and {name} of {names.dtype} {names.shape}, not uint64 ({n},)")
+            object.__setattr__(self, "units", np.asarray(self.units, dtype=np.int64))
+        for name, kind in (("units", np.int64), ("originals", np.uint64), ("contents", np.uint64)):
+            array = getattr(self, name)
+            if array is not None and (array.shape != (n,) or array.dtype != kind):
+                wanted = f"{np.dtype(kind)} ({n},)"
+                raise DataError(f"data set {self.name!r} has {n} rows and {name} of {array.dtype} {array.shape}, not {wanted}")
         if not self.origin:
             object.__setattr__(self, "origin", self.name)
         if not self.fingerprint:
@@ -118,12 +110,9 @@ class AttributedDataset:
 
     def row_ids(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """The stable ids of (virtual) rows: int64 of the shape of `rows`; distinct rows have distinct ids."""
-        if self.derived is None:
-            plain: NDArray[np.int64] = self.ids[rows]
-            return plain
         base, values = np.divmod(np.asarray(rows, dtype=np.int64), self.n_derived)
-        out: NDArray[np.int64] = self.ids[base] * self.n_derived + values
-        return out
+        ids: NDArray[np.int64] = self.ids[base] * self.n_derived + values
+        return ids
 
     def row_units(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """The unit of (virtual) rows: int64 of the shape of `rows`; a derived row's unit is that of its base row."""
@@ -151,9 +140,7 @@ class AttributedDataset:
         a value named twice, and where no row is left.
         """
         table, derived = self.table, self.derived
-        mask = np.ones(self.n_base, dtype=bool)
-        attributes = list(table.attributes)
-        renumbered: dict[int, NDArray[np.uint16]] = {}
+        attributes, codes = list(table.attributes), table.codes.astype(np.int32)
         spelling: dict[str, list[str]] = {}
         for name, wanted in values.items():
             path = f"{field}.{name}"
@@ -167,24 +154,18 @@ class AttributedDataset:
             if derived is not None and name == derived.name:
                 derived = derived.keep(order)
                 continue
-            place = table.names.index(name)
-            kept_codes = np.zeros(len(attribute), dtype=bool)
-            kept_codes[order] = True
-            mask &= kept_codes[table.codes[place]]
-            renumbered[place] = np.zeros(len(attribute), dtype=np.uint16)
-            renumbered[place][order] = np.arange(len(order), dtype=np.uint16)
-            attributes[place] = Attribute(name, tuple(spelling[name]))
-        rows = np.flatnonzero(mask)
+            i = table.names.index(name)
+            new_codes = np.full(len(attribute), -1)
+            new_codes[order] = np.arange(len(order))
+            codes[i] = new_codes[codes[i]]
+            attributes[i] = Attribute(name, tuple(spelling[name]))
+        rows = np.flatnonzero((codes >= 0).all(axis=0))
         if not rows.size:
             raise InputError(field, f"no row of {self.name} has one of the values of every attribute named in {dict(values)!r}")
-        codes = table.codes[:, rows].astype(np.uint16)
-        for place, new_codes in renumbered.items():
-            codes[place] = new_codes[codes[place]]
-        kept = AttributeTable(tuple(attributes), codes)
         images = self.images
         return dataclasses.replace(
             self,
-            table=kept,
+            table=AttributeTable(tuple(attributes), codes[:, rows]),
             images=None if images is None else lambda asked: images(rows[asked]),
             ids=self.ids[rows],
             units=None if self.units is None else self.units[rows],
@@ -196,7 +177,8 @@ class AttributedDataset:
 
     def with_attribute(self, name: str, values: Sequence[object], codes: NDArray[np.integer[Any]]) -> AttributedDataset:
         """The data set with one more attribute, such as clusters: `codes` int [n] of base rows, each in [0, len(values))."""
-        self._refuse_taken(name)
+        if name in [attribute.name for attribute in self.schema]:
+            raise InputError(name, f"data set {self.name!r} already has an attribute of this name")
         added = Attribute(name, tuple(values))  # type: ignore[arg-type]
         column = np.asarray(codes)
         if column.shape != (self.n_base,) or not np.issubdtype(column.dtype, np.integer):
@@ -212,22 +194,21 @@ class AttributedDataset:
 
     def describe(self) -> dict[str, Any]:
         """Name, rows, attributes with value names and counts of rows, image shape and fingerprint, as plain values for JSON."""
-        attributes = []
-        for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True):
-            counts = np.bincount(codes, minlength=len(attribute)) * self.n_derived
-            attributes.append({"name": attribute.name, "values": list(attribute.values), "counts": counts.tolist()})
+        columns = [
+            np.bincount(codes, minlength=len(attribute))
+            for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True)
+        ]
+        counts = [(column * self.n_derived).tolist() for column in columns]
         if self.derived is not None:
-            counts = np.full(self.n_derived, self.n_base)
-            attributes.append({"name": self.derived.name, "values": list(self.derived.values), "counts": counts.tolist()})
+            counts.append([self.n_base] * self.n_derived)
         return {
             "name": self.name,
             "rows": self.n_rows,
-            "attributes": attributes,
+            "attributes": [
+                {"name": attribute.name, "values": list(attribute.values), "counts": count}
+                for attribute, count in zip(self.schema, counts, strict=True)
+            ],
             "units": None if self.units is None else len(np.unique(self.units)),
             "image_shape": None if self.image_shape is None else list(self.image_shape),
             "fingerprint": self.fingerprint,
         }
-
-    def _refuse_taken(self, name: str) -> None:
-        if name in [attribute.name for attribute in self.schema]:
-            raise InputError(name, f"data set {self.name!r} already has an attribute of this name")

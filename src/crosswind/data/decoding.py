@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError
 from crosswind.data.dataset import Images
 
-__all__ = ["IMAGE_ENDINGS", "Refused", "decoded", "decoder", "named_files"]
-
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """The endings, in lower case, by which a file in a folder is taken for an image."""
 
@@ -74,7 +72,7 @@ def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:
                 raise Refused(f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8 bits first")
             upright = ImageOps.exif_transpose(opened)
             picture = upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-    except Refused:
+    except (Refused, MemoryError):
         raise
     except UnidentifiedImageError:
         raise Refused("is not an image") from None
@@ -82,8 +80,6 @@ def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:
         raise Refused("has more pixels than an image of a data set should have") from None
     except FileNotFoundError:
         raise Refused("is no longer there") from None
-    except MemoryError:
-        raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
         raise Refused(f"cannot be read as a whole image: {error}") from None
     return np.asarray(picture, dtype=np.uint8)

@@ -7,108 +7,20 @@ counter-based, a function of row id, visit or value, and seed: a row gets the sa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
-from crosswind.core.knobs import resolve
-from crosswind.core.registry import facts, load
+from crosswind.core.errors import InputError
+from crosswind.core.registry import load
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
-from crosswind.data.attributes import Attribute, spelled
+from crosswind.data.attributes import DerivedAttribute
 from crosswind.data.dataset import AttributedDataset
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = [
-    "MODES",
-    "DerivedAttribute",
-    "derive",
-    "evaluation_images",
-    "evaluation_keys",
-    "render",
-    "split_rows",
-    "training_keys",
-    "visit_values",
-]
-
-MODES = ("fixed", "per-visit")
-
-Settings = Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class DerivedAttribute:
-    """An attribute whose values are made by a transform of the image.
-
-    `values`: names of the values. `transform`: a registered transform. `settings`: one entry a value in the order of `values`
-    (or a mapping from value to entry): the transform's knobs, or None where the image stays untouched. `mode`: `fixed`, the
-    value of a training row is drawn once; `per-visit`, it is drawn again each time that the row is seen.
-    Raises `InputError` for an unknown transform, knob or mode, and for values without settings.
-    """
-
-    name: str
-    values: tuple[str, ...]
-    transform: str
-    settings: tuple[Settings, ...]
-    mode: str = "fixed"
-
-    def __post_init__(self) -> None:
-        names = Attribute(self.name, self.values).values
-        object.__setattr__(self, "values", names)
-        if self.mode not in MODES:
-            raise unknown(f"{self.name}.mode", "mode", self.mode, MODES)
-        given: Any = self.settings
-        if isinstance(given, Mapping):
-            by_name = {spelled(value): entry for value, entry in given.items()}
-            for value in by_name:
-                if value not in names:
-                    raise unknown(f"{self.name}.settings", "value", value, names)
-            missing = [value for value in names if value not in by_name]
-            if missing:
-                raise InputError(f"{self.name}.settings", f"value {missing[0]!r} has no settings (null leaves the image untouched)")
-            given = [by_name[value] for value in names]
-        if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != len(names):
-            raise InputError(f"{self.name}.settings", f"needs one entry for each of {len(names)} values, not {given!r}")
-        known = facts("transforms", self.transform, f"{self.name}.transform")
-        checked: list[Settings] = []
-        for value, entry in zip(names, given, strict=True):
-            if entry is not None and not isinstance(entry, Mapping):
-                raise InputError(f"{self.name}.settings.{value}", f"must be settings of {self.transform} or null, not {entry!r}")
-            path = f"{self.name}.settings.{value}"
-            checked.append(None if entry is None else resolve(known.knobs, entry, path, f"transform {self.transform!r}"))
-        object.__setattr__(self, "settings", tuple(checked))
-
-    @cached_property
-    def attribute(self) -> Attribute:
-        """The attribute as any other."""
-        return Attribute(self.name, self.values)
-
-    def keep(self, codes: Sequence[int]) -> DerivedAttribute:
-        """The derived attribute with only some of its values, in the order of `codes`."""
-        return dataclasses.replace(
-            self,
-            values=tuple(self.values[code] for code in codes),
-            settings=tuple(self.settings[code] for code in codes),
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """The derived attribute as plain values for JSON."""
-        return {
-            "name": self.name,
-            "transform": self.transform,
-            "version": facts("transforms", self.transform).version,
-            "values": {
-                value: None if entry is None else dict(entry) for value, entry in zip(self.values, self.settings, strict=True)
-            },
-            "mode": self.mode,
-        }
 
 
 def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedDataset:

@@ -1,50 +1,39 @@
-"""Pixels that stay in memory: each row is rendered once for all processes of a study and held once, as far as a bound allows.
+"""Pixels in shared memory: each row is rendered once for all processes of a study and held as far as a memory bound allows.
 
-A `Region` is one anonymous file in memory whose descriptor the processes share. It holds one `Arena` a data set: slots of one row's
-bytes each, filled in the order in which rows are first needed, and a log that says which row lies in which slot. A row counts from
-the moment that the arena's count includes it, and the count is written last: whoever is killed while it writes leaves nothing but
-slots that the next one fills. Locks are those of the kernel on the descriptor, which end with the process that holds them.
+A `Region` is one anonymous, sparse file in memory whose descriptor the processes share. It holds an `Arena` for each data set: a
+byte for every row, 1 where the row is held, and a place for every row's pixels. A row's byte is written after its pixels, so a
+killed process leaves only rows that the next one renders. Locks are the kernel's on ranges of the file; they end with the process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import mmap
 import os
 import struct
 import tempfile
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.data.budget import budget, usable_memory
+from crosswind.data.budget import budget
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_images
-
-__all__ = ["Arena", "Region", "ResidentRows", "share"]
 
 Render = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
 
 CHUNK_BYTES = 2 << 20
-"""Rows are rendered some at a time: what a renderer needs besides its answer is many times as large."""
+"""Rows are rendered a chunk at a time: a renderer may need many times the memory of its result."""
 CHUNK_ROWS = (16, 512)
 
-_HEAD = struct.Struct("<8sQQQ")  # mark, bound in bytes, number of arenas, fillings begun
-_ENTRY = struct.Struct("<32sQQQQ")  # key, place of the log in the file, bytes a row, slots, rows
-_ARENAS, _FILLINGS = 16, 24
-_MARK = b"cwpixels"
-_FIRST, _MOST = 64, 255
-_HEADER_BYTES = _FIRST + _MOST * _ENTRY.size
-_LOCKS = 1 << 40  # a byte to lock for every row of every arena, far behind all that is written
-_LOG_BYTES = 8
+_ENTRY = struct.Struct("<QQ32s16x")  # an arena's begin and end in the file, and its key; never across two pages
+_HEADER_BYTES = 256 * _ENTRY.size  # the bound, and up to 255 entries
 
 _private: weakref.WeakSet[Region] = weakref.WeakSet()
 _shared: list[Region] = []
@@ -52,17 +41,14 @@ _shared: list[Region] = []
 
 @final
 class Region:
-    """One anonymous file in memory with the arenas of many data sets, up to `bound` bytes of rows.
+    """One anonymous file in memory with the arenas of many data sets, up to `bound` bytes and at most one chunk more.
 
-    Without a bound it belongs to this process, and the bound is that of all such regions together (`data.budget`). What it takes
-    is given back when it is closed, or forgotten, in every process.
+    Without a bound it belongs to this process, and `budget()` bounds all such regions together. Its memory is free once every
+    process has closed or forgotten it.
     """
 
     def __init__(self, handle: int, bound: int | None) -> None:
-        self.handle, self._bound = handle, bound
-        self._lock, self._depth = threading.RLock(), 0
-        # Arenas of this process alone are kept by their data sets, and gone with them.
-        self._arenas: MutableMapping[bytes, Arena] = weakref.WeakValueDictionary() if bound is None else {}
+        self.handle, self.bound = handle, bound
         self.close = weakref.finalize(self, os.close, handle)
         if bound is None:
             _private.add(self)
@@ -71,191 +57,108 @@ class Region:
     def create(cls, bound: int | None = None) -> Region:
         """A new region. Raises `OSError` where no such file can be made."""
         region = cls(_anonymous_file(), bound)
-        os.pwrite(region.handle, _HEAD.pack(_MARK, bound or 0, 0, 0).ljust(_HEADER_BYTES, b"\0"), 0)
+        os.ftruncate(region.handle, _HEADER_BYTES)
+        os.pwrite(region.handle, struct.pack("<Q", bound or 0), 0)
         return region
 
     @classmethod
     def attach(cls, handle: int) -> Region:
-        """The region that another process made and whose descriptor this one was given."""
-        mark, bound, _, _ = _HEAD.unpack(os.pread(handle, _HEAD.size, 0))
-        if mark != _MARK:
-            raise ValueError("the descriptor is not that of a region of pixels")
-        return cls(handle, bound)
-
-    @property
-    def bound(self) -> int:
-        """The most bytes that rows may take."""
-        return budget() if self._bound is None else self._bound
+        """The region with a bound that another process made and whose descriptor this process inherited."""
+        return cls(handle, struct.unpack("<Q", os.pread(handle, 8, 0))[0])
 
     def used(self) -> int:
-        """The bytes that rows take, with their entries in the logs."""
-        return sum(rows * (row_bytes + _LOG_BYTES) for _, _, row_bytes, _, rows in self._entries())
+        """The bytes of memory that the region takes."""
+        return os.fstat(self.handle).st_blocks * 512
 
     def room(self) -> int:
         """The bytes that more rows may take."""
-        others = sum(region.used() for region in _private if region is not self) if self._bound is None else 0
-        return max(0, self.bound - self.used() - others)
-
-    def arena(self, key: bytes, n_rows: int, shape: tuple[int, ...]) -> Arena | None:
-        """The arena of a data set, made where it is new; None where there is no place for it.
-
-        `key`: 32 bytes, the data set's identity. `n_rows`: rows of the data set, `shape`: of one row's pixels.
-        """
-        with self._lock:
-            found = self._arenas.get(key)
-            if found is not None:
-                return found
-            try:
-                with self.locked():
-                    place = self._place(key, n_rows, int(np.prod(shape)))
-                if place is None:
-                    return None
-                made = Arena(self, place, n_rows, shape)
-            except (OSError, ValueError):  # no address space, a limit on files: what is not held is rendered when it is read
-                return None
-            self._arenas[key] = made
-            return made
-
-    def turn(self) -> float:
-        """Where in its rows the next filling begins, in [0, 1): far from where those before it did."""
-        with self.locked():
-            (number,) = struct.unpack("<Q", os.pread(self.handle, 8, _FILLINGS))
-            os.pwrite(self.handle, struct.pack("<Q", number + 1), _FILLINGS)
-        share, step = 0.0, 0.5
-        while number:
-            share, step, number = share + step * (number & 1), step / 2, number >> 1
-        return share
+        if self.bound is not None:
+            return max(0, self.bound - self.used())
+        return max(0, budget() - sum(region.used() for region in _private))
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else changes the header meanwhile. May be nested."""
-        with self._lock:
-            # The kernel's lock is had or not, however often it was asked for: the outermost block gives it back.
-            if not self._depth:
-                fcntl.lockf(self.handle, fcntl.LOCK_EX, 1, 0)
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    fcntl.lockf(self.handle, fcntl.LOCK_UN, 1, 0)
+    def locked(self, start: int = 0, length: int = 1, *, wait: bool = True) -> Iterator[bool]:
+        """Lock a range of bytes against other processes. Gives False where another process has it and `wait` is false."""
+        try:
+            fcntl.lockf(self.handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, start)
+        except (BlockingIOError, PermissionError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self.handle, fcntl.LOCK_UN, length, start)
 
-    def _entries(self) -> list[tuple[bytes, int, int, int, int]]:
-        header = os.pread(self.handle, _HEADER_BYTES, 0)
-        number = struct.unpack_from("<Q", header, _ARENAS)[0]
-        return [_ENTRY.unpack_from(header, _FIRST + place * _ENTRY.size) for place in range(number)]
-
-    def _place(self, key: bytes, n_rows: int, row_bytes: int) -> int | None:
-        entries = self._entries()
-        for place, entry in enumerate(entries):
-            if entry[0] == key:
-                return place
-        # The file has holes: slots that are never filled take no memory.
-        slots = min(n_rows, max(self.bound, usable_memory()) // (row_bytes + _LOG_BYTES))
-        if len(entries) == _MOST or not slots:
-            return None
-        end = _aligned(_HEADER_BYTES)
-        if entries:
-            _, start, size, number, _ = entries[-1]
-            end = _data_start(start, number) + _aligned(size * number)
-        os.ftruncate(self.handle, _data_start(end, slots) + _aligned(row_bytes * slots))
-        os.pwrite(self.handle, _ENTRY.pack(key, end, row_bytes, slots, 0), _FIRST + len(entries) * _ENTRY.size)
-        os.pwrite(self.handle, struct.pack("<Q", len(entries) + 1), _ARENAS)
-        return len(entries)
+    def arena(self, key: bytes, n_rows: int, shape: tuple[int, ...]) -> Arena | None:
+        """The arena of a data set with a key of 32 bytes, made where it is new; None where there is no place for it."""
+        try:
+            with self.locked():
+                end = _aligned(_HEADER_BYTES)
+                for place in range(_ENTRY.size, _HEADER_BYTES, _ENTRY.size):
+                    start, after, known = _ENTRY.unpack(os.pread(self.handle, _ENTRY.size, place))
+                    if after and known == key:
+                        return Arena(self, start, n_rows, shape)
+                    if not after:
+                        os.ftruncate(self.handle, end + _arena_bytes(n_rows, shape))
+                        os.pwrite(self.handle, _ENTRY.pack(end, end + _arena_bytes(n_rows, shape), key), place)
+                        return Arena(self, end, n_rows, shape)
+                    end = after
+        except (OSError, OverflowError, ValueError):  # no address space, or a limit on the size of files
+            pass
+        return None
 
 
 @final
 class Arena:
-    """The rows of one data set that are held. `rows`: uint8 [slots, ...], of which those are filled that `slots` names."""
+    """The rows of one data set. `rows`: uint8 [n, ...], of which those are to be read whose byte in `held` (uint8 [n]) is 1."""
 
-    def __init__(self, region: Region, place: int, n_rows: int, shape: tuple[int, ...]) -> None:
-        self._region, self._place = region, place
-        self._entry = _FIRST + place * _ENTRY.size
-        _, self._log, self.row_bytes, self._most, _ = _ENTRY.unpack(os.pread(region.handle, _ENTRY.size, self._entry))
-        self._data = _data_start(self._log, self._most)
-        if self.row_bytes != int(np.prod(shape)):
-            raise ValueError("the arena holds rows of another shape")
-        memory = mmap.mmap(region.handle, self._most * self.row_bytes, offset=self._data)
-        self.rows: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(self._most, *shape)
-        self._seen = 0
-        self._slot = np.zeros(n_rows, dtype=np.int32 if self._most < 2**31 else np.int64)  # 1 more than the slot, 0 for none
-
-    def __len__(self) -> int:
-        self._refresh()
-        return self._seen
-
-    def slots(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the rows lie: int64 of their shape, -1 for those that are not held."""
-        self._refresh()
-        return self._slot[rows].astype(np.int64) - 1
+    def __init__(self, region: Region, start: int, n_rows: int, shape: tuple[int, ...]) -> None:
+        self._region, self._start, self._pixels = region, start, start + _aligned(n_rows)
+        memory = mmap.mmap(region.handle, _arena_bytes(n_rows, shape), offset=start)
+        self.held = np.frombuffer(memory, np.uint8, n_rows)
+        self._row_bytes = int(np.prod(shape))
+        self.rows = np.frombuffer(memory, np.uint8, n_rows * self._row_bytes, _aligned(n_rows)).reshape(n_rows, *shape)
+        self._failed = False
 
     def fill(self, rows: NDArray[np.int64], render: Render) -> float:
-        """Hold `rows` as far as there is room; the seconds that were spent waiting for others who were rendering some of them.
-
-        `render` gives the pixels of rows. Two who need the same rows begin at different ones, and what one has begun the other
-        leaves to the end.
-        """
-        missing = self._missing(np.unique(rows))
-        if not len(missing) or not self._space():
-            return 0.0
+        """Hold `rows` (sorted) as far as there is room; the seconds spent waiting for processes that rendered some of them."""
         least, most = CHUNK_ROWS
-        size = max(least, min(most, CHUNK_BYTES // max(1, self.row_bytes)))
-        chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
-        first = int(self._region.turn() * len(chunks))
-        postponed = [chunk for chunk in chunks[first:] + chunks[:first] if self._fill(chunk, render, wait=False) is None]
-        return sum(self._fill(chunk, render, wait=True) or 0.0 for chunk in postponed)
+        size = max(least, min(most, CHUNK_BYTES // max(1, self._row_bytes)))
+        rows = rows[self.held[rows] == 0]
+        waited = 0.0
+        # What another process is rendering is left for the second round.
+        for wait in (False, True):
+            for chunk in (rows[first : first + size] for first in range(0, len(rows), size)):
+                if not self._room() or self.held[chunk].all():
+                    continue
+                begun = time.perf_counter()
+                first = self._place(chunk[0])
+                with self._region.locked(first, self._place(chunk[-1] + 1) - first, wait=wait) as mine:
+                    waited += time.perf_counter() - begun if wait else 0.0
+                    missing = chunk[self.held[chunk] == 0][: self._room()]
+                    if mine and len(missing):
+                        self._write(missing, np.ascontiguousarray(render(missing)))
+        return waited
 
-    def _fill(self, chunk: NDArray[np.int64], render: Render, *, wait: bool) -> float | None:
-        """The seconds waited for another process that renders rows between these; None where there is one and `wait` is false."""
-        handle, begun = self._region.handle, time.perf_counter()
-        start, length = _LOCKS * (self._place + 1) + int(chunk[0]), int(chunk[-1] - chunk[0]) + 1
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, start)
-        except OSError as error:
-            if not wait and error.errno in (errno.EAGAIN, errno.EACCES):
-                return None
-            raise
-        waited = time.perf_counter() - begun
-        try:
-            left = self._missing(chunk)[: self._space()]
-            if len(left):
-                self._publish(left, render(left))
-        finally:
-            fcntl.lockf(handle, fcntl.LOCK_UN, length, start)
-        return waited if wait else 0.0
-
-    def _publish(self, rows: NDArray[np.int64], pixels: NDArray[np.uint8]) -> None:
-        handle = self._region.handle
-        with self._region.locked():
-            self._refresh()
-            new = np.flatnonzero(self._slot[rows] == 0)[: self._space()]
-            try:
-                # By calls and not through the mapping: where there is no memory left a call says so, a mapping kills the process.
-                _write(handle, np.ascontiguousarray(pixels[new]), self._data + self._seen * self.row_bytes)
-                _write(handle, rows[new].astype("<i8"), self._log + self._seen * _LOG_BYTES)
-                os.pwrite(handle, struct.pack("<Q", self._seen + len(new)), self._entry + _ENTRY.size - 8)
-            except OSError:
-                self._most = self._seen  # what is not held is rendered when it is read
-            self._refresh()
-
-    def _space(self) -> int:
+    def _room(self) -> int:
         """How many more rows may be held."""
-        return min(self._most - self._seen, self._region.room() // (self.row_bytes + _LOG_BYTES))
+        return 0 if self._failed else self._region.room() // self._row_bytes
 
-    def _missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        self._refresh()
-        return rows[self._slot[rows] == 0]
+    def _place(self, row: int) -> int:
+        return self._pixels + int(row) * self._row_bytes
 
-    def _refresh(self) -> None:
-        """Read what was added to the log."""
+    def _write(self, rows: NDArray[np.int64], pixels: NDArray[np.uint8]) -> None:
         with self._region.locked():
-            (count,) = struct.unpack("<Q", os.pread(self._region.handle, 8, self._entry + _ENTRY.size - 8))
-            added = count - self._seen
-            if added:
-                log = np.frombuffer(_read(self._region.handle, added * _LOG_BYTES, self._log + self._seen * _LOG_BYTES), "<i8")
-                self._slot[log] = np.arange(self._seen + 1, count + 1)
-                self._seen = count
+            rows = rows[: self._room()]
+            runs = [run for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1) if len(run)]
+            try:
+                # By calls and not through the mapping: without memory a call fails, and a mapping kills the process.
+                for run in runs:
+                    _write(self._region.handle, pixels[run].reshape(-1).data, self._place(rows[run[0]]))
+                for run in runs:
+                    _write(self._region.handle, memoryview(bytes([1]) * len(run)), self._start + int(rows[run[0]]))
+            except OSError:
+                self._failed = True  # rows that are not held are rendered at each reading
 
 
 class ResidentRows:
@@ -270,37 +173,37 @@ class ResidentRows:
         derived = evaluation and dataset.derived is not None
         self._render: Render = (lambda asked: evaluation_images(dataset, asked)) if derived else dataset.pixels
         self._arena = _arena_of(dataset, "evaluation" if derived else "base", dataset.n_rows if derived else dataset.n_base)
-        self.slots: NDArray[np.int64] = np.full(len(rows), -1, dtype=np.int64)
         self._tried = np.zeros(len(rows), dtype=bool)
+        self._held = np.zeros(len(rows), dtype=bool)
         self._complete = len(rows) == 0
 
     def bring(self, places: NDArray[np.int64] | None = None) -> None:
         """Hold the rows at `places` (None: all) as far as there is room. Raises `DataError` where they cannot be rendered."""
         new = np.flatnonzero(~self._tried) if places is None else np.unique(places[~self._tried[places]])
         if self._arena is not None and len(new):
-            self.waited += self._arena.fill(self.rows[new], self._render)
-            self.slots[new] = self._arena.slots(self.rows[new])
+            self.waited += self._arena.fill(np.unique(self.rows[new]), self._render)
+            self._held[new] = self._arena.held[self.rows[new]] == 1
+            self._complete = bool(self._held.all())
         self._tried[new] = True
-        self._complete = self.held(np.arange(len(self.slots)))
 
     def held(self, places: NDArray[np.int64] | None = None) -> bool:
         """Whether all of them are held."""
-        return self._complete or (places is not None and bool(self.slots[places].min(initial=0) >= 0))
+        return self._complete or (places is not None and bool(self._held[places].all()))
 
     @property
     def memory(self) -> NDArray[np.uint8] | None:
-        """The memory uint8 [slots, h, w, c] in which `slots` says where the rows lie; None where nothing can be held."""
+        """The memory uint8 [rows of the data set, h, w, c]; only held rows may be read. None where nothing can be held."""
         return None if self._arena is None else self._arena.rows
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The pixels of the rows at `places`: uint8 [m, h, w, c], a copy."""
-        slots = self.slots[places]
-        missing = np.flatnonzero(slots < 0)
-        if self._arena is None or len(missing) == len(slots):
-            return self._render(self.rows[places])
-        found: NDArray[np.uint8] = np.take(self._arena.rows, np.maximum(slots, 0), axis=0)
-        if len(missing):
-            found[missing] = self._render(self.rows[places[missing]])
+        held, rows = self._held[places], self.rows[places]
+        if self._arena is None or not held.any():
+            return self._render(rows)
+        if held.all():
+            return self._arena.rows.take(rows, axis=0)
+        found = np.empty((len(rows), *self._arena.rows.shape[1:]), dtype=np.uint8)
+        found[held], found[~held] = self._arena.rows[rows[held]], self._render(rows[~held])
         return found
 
 
@@ -312,24 +215,21 @@ def share(handle: int) -> None:
 def _arena_of(dataset: AttributedDataset, kind: str, n_rows: int) -> Arena | None:
     if dataset.images is None or dataset.image_shape is None:
         return None
-    key = hashlib.sha256(f"{kind} {dataset.fingerprint} {n_rows} {dataset.image_shape}".encode()).digest()
-    if _shared:
-        return _shared[0].arena(key, n_rows, dataset.image_shape)
     cache: dict[Any, Any] = dataset.cache
-    place = ("resident", kind)
+    place = ("resident", kind, *_shared)
     if place not in cache:
+        key = hashlib.sha256(f"{kind} {dataset.fingerprint} {n_rows} {dataset.image_shape}".encode()).digest()
         try:
-            if "resident" not in cache:
-                cache["resident"] = Region.create()
+            region = _shared[0] if _shared else Region.create()
         except OSError:
             return None
-        cache[place] = cache["resident"].arena(key, n_rows, dataset.image_shape)
+        cache[place] = region.arena(key, n_rows, dataset.image_shape)
     arena: Arena | None = cache[place]
     return arena
 
 
 def _anonymous_file() -> int:
-    """A descriptor of a file that has no name, so that nothing of it is left when the last process that has it ends."""
+    """A descriptor of a file without a name: nothing of it is left when the last process that has it ends."""
     if hasattr(os, "memfd_create"):
         with contextlib.suppress(OSError):
             return os.memfd_create("crosswind-pixels")
@@ -342,21 +242,11 @@ def _aligned(size: int) -> int:
     return -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
 
 
-def _data_start(log: int, slots: int) -> int:
-    return log + _aligned(slots * _LOG_BYTES)
+def _arena_bytes(n_rows: int, shape: tuple[int, ...]) -> int:
+    return _aligned(n_rows) + _aligned(n_rows * int(np.prod(shape)))
 
 
-def _write(handle: int, array: NDArray[Any], place: int) -> None:
-    left = array.reshape(-1).view(np.uint8).data
-    while len(left):
-        done = os.pwrite(handle, left, place)
-        left, place = left[done:], place + done
-
-
-def _read(handle: int, size: int, place: int) -> bytes:
-    parts = []
-    while size:
-        part = os.pread(handle, size, place)
-        parts.append(part)
-        size, place = size - len(part), place + len(part)
-    return b"".join(parts)
+def _write(handle: int, data: memoryview, place: int) -> None:
+    while len(data):
+        done = os.pwrite(handle, data, place)
+        data, place = data[done:], place + done

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from crosswind.core.types import digest
 from crosswind.data.dataset import AttributedDataset, Images
 
-__all__ = ["in_channels", "of_parts", "resized"]
-
 
 def resized(pictures: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """The pictures at `size` x `size`: uint8 [m, h, w, c] with 1 or 3 channels -> [m, size, size, c].

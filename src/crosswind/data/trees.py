@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosswind.core.errors import DataError, shown
-from crosswind.data.archives.members import open_archive
-from crosswind.data.archives.zips import ZipArchive
+from crosswind.data.archives.members import ZipMembers
 
 __all__ = ["Tree", "folder_tree", "in_order", "joined", "listed", "zip_tree"]
 
@@ -93,12 +92,9 @@ def _entries(place: str, prefix: str, called: str) -> list[os.DirEntry[str]]:
 
 def zip_tree(path: Path) -> Tree:
     """The files in a zip archive, which stays open as long as the tree lives and may be read by several threads."""
-    archive = open_archive(path)
-    if not isinstance(archive, ZipArchive):
-        archive.close()
-        raise DataError(f"{path} is not a zip archive")
-    names = sorted(name for name in archive.members if not any(_is_hidden(part) for part in name.split("/")))
-    sizes = {name: archive.members[name].file_size for name in names}
+    archive = ZipMembers(path)
+    names = sorted(name for name in archive.sizes if not any(_is_hidden(part) for part in name.split("/")))
+    sizes = {name: archive.sizes[name] for name in names}
     return Tree(path.name, sizes, lambda name: archive.read(name, MOST_OF_AN_IMAGE))
 
 

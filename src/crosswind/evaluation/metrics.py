@@ -1,13 +1,15 @@
 """Scores of one model on one set: pure functions of Predictions. Nothing here knows a model, a method or a seed.
 
-Accuracies and calibration errors are fractions in [0, 1], losses are nats.
+Every metric declares itself in `METRICS`: reports, claims and selection read there what it is called and which way is better. A new
+one is a function with the decorator `metric`; it arrives in scores and tables under its name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +17,84 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError
 from crosswind.core.types import Predictions
 
-__all__ = ["ECE_BINS", "calibration_error", "log_likelihoods", "scores"]
-
 ECE_BINS = 15
+
+Measure = Callable[[Predictions, Sequence[str], Sequence[str]], float | None]
+"""From predictions, names of groups and names of classes to a number, or None where it is not defined."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: what reports, claims and selection have to know of it.
+
+    `unit`: "fraction", "nats", "rows", or "" for a bare number. `better`: which way, None where neither is. `needs`: what
+    predictions must hold. `title`: how tables name it. `slug`: the name of the table that it gets; without one it is in the table
+    of every number only. `chance`: the score of guessing, which is the share of the most frequent class ("majority") or 1 / classes
+    ("classes"). `note`: a sentence below its table. `measure`: how it is computed; None for those that `scores` computes together.
+    `version` is raised when `measure` gives other numbers.
+    """
+
+    name: str
+    unit: str
+    better: Literal["higher", "lower"] | None
+    needs: str
+    title: str
+    slug: str = ""
+    chance: Literal["majority", "classes"] | None = None
+    note: str = ""
+    measure: Measure | None = None
+    version: int = 1
+
+    @property
+    def words(self) -> str:
+        """The metric inside a sentence."""
+        return self.name.replace("_", " ")
+
+
+_ECE = "Expected calibration error over 15 bins of equal width; 0 is best. Small sets have more than 0 by chance alone."
+METRICS = {
+    item.name: item
+    for item in (
+        Metric("accuracy", "fraction", "higher", "labels", "Accuracy", "accuracy", "majority"),
+        Metric("worst_group", "fraction", "higher", "groups", "Worst group accuracy", "worst-group", "classes"),
+        Metric("balanced_accuracy", "fraction", "higher", "labels", "Balanced accuracy", chance="classes"),
+        Metric("nll", "nats", "lower", "logits", "Negative log likelihood"),
+        Metric("ece", "fraction", "lower", "logits", "Calibration error", "ece", note=_ECE),
+        Metric("unparsed", "rows", "lower", "answers", "Rows without an answer"),
+    )
+}
+"""Every metric by name, in the order of the tables."""
+
+HEADLINE = METRICS["accuracy"]
+"""The metric that methods are compared and ranked by."""
+
+
+def metric(
+    name: str,
+    *,
+    unit: str = "fraction",
+    better: Literal["higher", "lower"] | None = "higher",
+    needs: str = "labels",
+    title: str = "",
+    note: str = "",
+    version: int = 1,
+) -> Callable[[Measure], Measure]:
+    """Declare a function as a metric with a table of its own, see `Metric`. Raises `ValueError` for a name that is taken."""
+
+    def declare(measure: Measure) -> Measure:
+        known = METRICS.get(name)
+        if known is not None and getattr(known.measure, "__qualname__", None) != measure.__qualname__:
+            raise ValueError(f"there is a metric {name!r} already")
+        words = name.replace("_", " ")
+        slug = name.replace("_", "-")
+        METRICS[name] = Metric(name, unit, better, needs, title or words.capitalize(), slug, None, note, measure, version)
+        return measure
+
+    return declare
 
 
 def scores(predictions: Predictions, group_names: Sequence[str], class_names: Sequence[str], min_rows: int = 1) -> dict[str, Any]:
-    """Every score of one set of predictions, as plain values for JSON.
+    """Every score of one set of predictions, as plain values for JSON: what follows, and every metric that has a `measure`.
 
     `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong); `balanced_accuracy`, the mean recall over
     the classes that have rows, of which there are `classes`; `majority`, the share of the rows that are of the most frequent one;
@@ -56,6 +129,9 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
             nll = -float(log_likelihoods(logits)[np.arange(len(label)), label].mean())
             out["nll"] = nll if math.isfinite(nll) else None
             out["ece"] = calibration_error(_confidence(logits), right)
+    for item in METRICS.values():
+        if item.measure is not None:
+            out[item.name] = item.measure(predictions, group_names, class_names)
     return out
 
 

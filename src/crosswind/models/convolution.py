@@ -84,6 +84,8 @@ class SmallMapConv2d(nn.Conv2d):
         if not plain or x.ndim != 4 or x.device.type != "cpu" or not x.is_contiguous(memory_format=torch.channels_last):
             return None
         kernel, stride, padding = (_pair(value) for value in (self.kernel_size, self.stride, self.padding))
+        if padding[0] >= kernel[0] or padding[1] >= kernel[1]:
+            return None  # pixels of the output may see no input
         high, wide = ((x.shape[2 + at] + 2 * padding[at] - kernel[at]) // stride[at] + 1 for at in (0, 1))
         if min(high, wide) < 1 or high * wide > SOME:
             return None
@@ -211,27 +213,16 @@ def _windows_along(side: int, out: int, kernel: int, stride: int, padding: int) 
         yield place, max(0, begin), min(side, begin + kernel), max(0, -begin)
 
 
-def _many(weight: Tensor) -> bool:
-    return weight.shape[0] * weight.shape[1] >= MANY_CHANNELS
-
-
 def _by_rows(shape: Shape, x: Tensor, weight: Tensor) -> bool:
     """Whether output and input gradient are made by products."""
-    return _reached(shape) and (shape.pixels <= FEW or (x.dtype == torch.float32 and _many(weight)))
+    return shape.pixels <= FEW or (x.dtype == torch.float32 and weight.shape[0] * weight.shape[1] >= MANY_CHANNELS)
 
 
 def _pays(shape: Shape, x: Tensor, weight: Tensor) -> bool:
     if x.dtype == torch.bfloat16 == weight.dtype:
         # The weight gradient at least; without one, only what products do better.
-        return _reached(shape) and (_by_rows(shape, x, weight) or (torch.is_grad_enabled() and weight.requires_grad))
+        return _by_rows(shape, x, weight) or (torch.is_grad_enabled() and weight.requires_grad)
     return x.dtype == torch.float32 == weight.dtype and _by_rows(shape, x, weight)
-
-
-@cache
-def _reached(shape: Shape) -> bool:
-    """Whether every output pixel sees some input: padding wider than the kernel leaves pixels that see nothing."""
-    seen = {(item.row, item.column) for item in products(shape)}
-    return len(seen) == shape.pixels and all(item.end > item.start for item in products(shape))
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -12,12 +12,15 @@ from typing import Any
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form
 
+_PACKAGES = {"onnx": "onnxruntime"}
+"""Packages of extras that have another name."""
+
 __all__ = ["check_extra", "check_form", "wants_imagenet"]
 
 
 def check_extra(extra: str | None, field: str, name: str) -> None:
     """Refuse, by an `InputError` on `field`, the model `name` where the package of its extra is not installed."""
-    if extra is not None and find_spec(extra) is None:
+    if extra is not None and find_spec(_PACKAGES.get(extra, extra)) is None:
         raise InputError(field, f"model {name!r} needs the extra: pip install 'crosswind[{extra}]'")
 
 

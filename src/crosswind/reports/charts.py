@@ -1,177 +1,219 @@
-"""The charts that figures are made of: Vega-Lite specifications without data, written out as they are read.
+"""What every figure is made of: parts of Vega-Lite specifications, colours for light and dark, and files as SVG, PDF and PNG.
 
-Figures of a large study differ in their numbers only, so a chart of the same names is made once, and `drawing.filled` puts the
-numbers in. Nothing may change a chart that was handed out.
+A figure is one specification with its data inside, which serves the page and the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from crosswind.reports.drawing import either, named_colour, number, on_ramp, template, text, tip
+FORMATS = ("svg", "pdf", "png")
+VEGA_LITE = "6.4"
+"""The version of Vega-Lite that figures are described in and drawn with."""
 
-__all__ = ["grid", "panels", "rank_circles", "rule_points", "stacks", "strips"]
+_SCHEMA = f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.partition('.')[0]}.json"
+_FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', 'DejaVu Sans', Arial, sans-serif"
+_COLOURS: Mapping[str, Mapping[str, Any]] = {
+    "light": {
+        "ink": "#1d2733",
+        "quiet": "#5a6673",
+        "deep": "#ffffff",
+        "line": "#dfe3e8",
+        "diverging": ["#a4480a", "#e79a5b", "#f4f4f2", "#74a9d8", "#1b5a96"],
+        "ramp": ["#f3f5f8", "#9fc3e3", "#3f80bd", "#12406f"],
+        "category": ["#1b5a96", "#c8620f", "#5d6b7a", "#7a4fa3"],
+        "ordinal": ["#e79a5b", "#1b5a96", "#b79ad3", "#7a3e0b", "#7fb3a6", "#5d6b7a"],
+    },
+    "dark": {
+        "ink": "#e6eaef",
+        "quiet": "#a3aebb",
+        "deep": "#10151b",
+        "line": "#37414d",
+        "diverging": ["#f2a35e", "#9c571c", "#262d36", "#2c659c", "#79b4ea"],
+        "ramp": ["#262d36", "#2b5580", "#4a90cf", "#b5d9f8"],
+        "category": ["#79b4ea", "#f2a35e", "#a3aebb", "#c09ce6"],
+        "ordinal": ["#f2a35e", "#4a90cf", "#c09ce6", "#a35a17", "#8fd0c0", "#7d8a98"],
+    },
+}
+# Blue and orange differ for every common kind of colour blindness; the middle of the diverging scale is the page, so that no change
+# looks like none. `ordinal` are the parts of a whole, in the order of the stack: neighbours differ in lightness too.
 
-Names = tuple[str, ...]
+
+def _theme(mode: str) -> dict[str, Any]:
+    colours = _COLOURS[mode]
+    ink, quiet, line = colours["ink"], colours["quiet"], colours["line"]
+    axis = {"labelColor": quiet, "titleColor": quiet, "domainColor": line, "tickColor": line, "gridColor": line}
+    words = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 150}
+    ranges = {name: colours[name] for name in ("diverging", "ramp", "category", "ordinal")}
+    return {
+        "background": "transparent" if mode == "dark" else "white",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "axis": {**axis, **words},
+        "legend": {"labelColor": quiet, "titleColor": quiet, **words},
+        "header": {"labelColor": ink, "titleColor": quiet, "labelFontSize": 12, "labelFontWeight": "bold"},
+        "title": {"color": ink, "fontSize": 12, "fontWeight": "normal", "anchor": "start"},
+        "range": {**ranges, "heatmap": colours["ramp"]},
+    }
 
 
-@lru_cache(maxsize=64)
-def panels(label: str, shapes: tuple[tuple[str, Names, Names], ...], size: str) -> dict[str, Any]:
-    """Heat maps of rows, planned beside realised, a row a shape (attribute, values of the label, its own values).
+THEMES: Mapping[str, Mapping[str, Any]] = {
+    mode: {
+        "config": _theme(mode),
+        "params": {**{name: colours[name] for name in ("ink", "quiet", "deep")}, "accent": colours["category"][0]},
+    }
+    for mode, colours in _COLOURS.items()
+}
+"""Configuration and named colours for light and dark pages; `deep` is the ink on the ends of a colour scale."""
 
-    The shape of number i reads the data `d`i with l, v, p, r; `size` ("small", "medium", "large") is how large the numbers get, the
-    parameter `most` the end of the colour scale.
+
+@dataclass
+class Figure:
+    """One figure: `name` for files, `title`, `caption` (how to read it), `description` (what a reader who cannot see it is told).
+
+    `fit` tells the page how the figure takes the width that there is: "step" keeps its own, "grid" widens or narrows `panels`
+    columns, "wrap" breaks `panels` facets into rows, "bars" stretches one panel. `names` is about the width in pixels of the
+    longest name on the left.
     """
-    rows = []
-    for place, (attribute, labels, values) in enumerate(shapes):
-        step = 24 if len(values) <= 8 else max(5, 200 // len(values))
-        tall = 18 if len(labels) <= 12 else max(5, 220 // len(labels))
-        slanted = {"labelAngle": -40 if len(values) > 1 else 0, "labelLimit": 60}
-        tips = [tip("l", label), tip("v", attribute), tip("p", "planned rows"), tip("r", "realised rows")]
-        pair = []
-        for side, heading in (("p", "planned"), ("r", "realised")):
-            first = side == "p"
-            where = {
-                "x": text("v", title=attribute, sort=list(values), axis=slanted),
-                "y": text("l", title=label if first else None, sort=list(labels), axis={} if first else None),
-                "tooltip": tips,
-            }
-            scale = {"domain": {"expr": "[0, most]"}, "range": "ramp", "interpolate": "rgb"}
-            cells = {
-                "mark": {"type": "rect", "stroke": None},
-                "encoding": {**where, "color": number(side, scale=scale, legend=None)},
-            }
-            layers = [cells]
-            if step >= 18 and tall >= 14:
-                form = ".3~s" if size == "large" else ".2~g" if first and size == "small" else ".0f"
-                written = {
-                    "text": number(side, format=form),
-                    "color": on_ramp(f"datum.{side} > 0.55 * most"),
-                    "opacity": either(f"datum.{side} == 0", 0.45, 1),
-                }
-                layers.append(
-                    {"mark": {"type": "text", "fontSize": 10 if size == "small" else 8}, "encoding": {**where, **written}}
-                )
-            sizes = {"width": {"step": step}, "height": {"step": tall}}
-            pair.append({"data": {"name": f"d{place}"}, "title": heading, **sizes, "layer": layers})
-        rows.append({"hconcat": pair, "spacing": 10})
-    return template({"vconcat": rows, "spacing": 14}, most=1.0)
+
+    name: str
+    title: str
+    caption: str
+    description: str
+    spec: Mapping[str, Any]
+    fit: str
+    panels: int = 1
+    names: int = 100
 
 
-@lru_cache(maxsize=64)
-def grid(shifts: Names, methods: Names, tips: tuple[tuple[str, str, str], ...], diverging: bool) -> dict[str, Any]:
-    """Method x shift by colour of d with the text t; framed where x, and pale without it if `diverging`. Parameter `most`."""
-    top = {"orient": "top", "labelAngle": 0 if len(shifts) <= 8 else -40, "labelLimit": 90}
-    where = {
-        "x": text("s", title=None, sort=list(shifts), axis=top),
-        "y": text("m", title=None, sort=list(methods)),
-        "tooltip": [tip("m", "method"), tip("s", "shift"), *(tip(field, title, form or None) for field, title, form in tips)],
-    }
-    scale = {
-        "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},
-        "range": "diverging" if diverging else "ramp",
-        "interpolate": "rgb",  # between white and blue other ways lead past green, which stands for nothing
-    }
-    fill = {"color": number("d", scale=scale, legend=None), "opacity": either("datum.x" if diverging else "true", 1, 0.4)}
-    frame = {"type": "rect", "filled": False, "strokeWidth": 2, "cornerRadius": 2}
-    deep = "datum.x && abs(datum.d) > 0.6 * most" if diverging else "datum.d > 0.6 * most"
-    layers = [
-        {"mark": {"type": "rect", "cornerRadius": 2}, "encoding": {**where, **fill}},
-        {"mark": frame, "transform": [{"filter": "datum.x"}], "encoding": {**where, "stroke": named_colour("ink")}},
-        {"mark": {"type": "text", "fontSize": 12}, "encoding": {**where, "text": text("t"), "color": on_ramp(deep)}},
-    ]
-    sizes = {"width": {"step": 76 if len(shifts) <= 12 else 62}, "height": {"step": 30}}
-    return template({"data": {"name": "rows"}, **sizes, "layer": layers}, most=1.0)
+def save(figure: Figure, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write the figure, in light colours, as `folder/NAME.svg`, `.pdf` and `.png` (two pixels a point). Raises `OSError`."""
+    import vl_convert
+
+    spec = json.dumps({**figure.spec, "title": {"text": figure.title, "offset": 12}})
+    paths = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for form in formats:
+        convert: Any = getattr(vl_convert, f"vegalite_to_{form}")
+        scale = {"scale": 2} if form == "png" else {}
+        drawn = convert(spec, vl_version=VEGA_LITE, config=THEMES["light"]["config"], **scale)
+        paths.append(folder / f"{figure.name}.{form}")
+        paths[-1].write_bytes(drawn.encode() if isinstance(drawn, str) else drawn)
+    return paths
 
 
-@lru_cache(maxsize=64)
-def strips(shifts: Names, methods: Names, title: str) -> dict[str, Any]:
-    """Points a of every seed k by method m, a panel a shift s, with means; parameter `reference`, the method of the dashed line."""
-    y = text("m", title=None, sort=list(methods))
-    x = number("a", title=title, scale={"zero": False, "nice": True, "padding": 6}, axis={"tickCount": 4})
-    mean = number("a", aggregate="mean")
-    told = [tip("m", "method"), tip("s", "shift")]
-    rule = {
-        "transform": [{"filter": "datum.m === reference"}],
-        "mark": {"type": "rule", "strokeDash": [3, 3]},
-        "encoding": {"x": mean, "color": named_colour("quiet")},
-    }
-    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": [*told, tip("k", "seed"), tip("a", "accuracy", ".3f")]}
-    average = {**tip("a", "mean", ".3f"), "aggregate": "mean"}
-    means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": [*told, average]}
-    layers = [
-        rule,
-        {"mark": {"type": "circle", "size": 42, "opacity": 0.6}, "encoding": seeds},
-        {"mark": {"type": "tick", "thickness": 2, "size": 13}, "encoding": means},
-    ]
-    return template(_facets({"layer": layers}, shifts, 17), reference="")
+@cache
+def templates() -> Any:
+    """The pages without what they show: Jinja's environment, in which everything is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    source = PackageLoader("crosswind.reports", "template")
+    return Environment(loader=source, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
-@lru_cache(maxsize=64)
-def rule_points(shifts: Names, methods: Names, rules: Names, title: str) -> dict[str, Any]:
-    """Mean a by method m, colour and shape by rule u, a panel a shift s."""
-    rule = text("u", title="rule", sort=list(rules), scale={"domain": list(rules)})
-    told = [tip("m", "method"), tip("s", "shift"), tip("u", "rule"), tip("a", "mean accuracy", ".3f")]
-    encoding = {
-        "x": number("a", title=title, scale={"zero": False, "padding": 6}, axis={"tickCount": 4}),
-        "y": text("m", title=None, sort=list(methods)),
-        "color": {**rule, "legend": {"orient": "top"}},
-        "shape": rule,
-        "tooltip": [*told, tip("i", "95% interval"), tip("n", "seeds")],
-    }
-    # Rules often choose the same step: side by side, so that none hides another.
-    encoding["yOffset"] = text("u", sort=list(rules))
-    points = {"mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.85}, "encoding": encoding}
-    return template(_facets(points, shifts, max(20, 8 + 7 * len(rules))))
+# -- the script of a page -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def rank_circles(methods: Names) -> dict[str, Any]:
-    """Blocks c by rank k and method m (data `spread`), mean ranks as ticks (data `means`)."""
-    scale = {"domain": [1, max(2, len(methods))], "padding": 16}  # pixels: half of the largest circle, and the end of the axis
-    last = len(methods)
-    ticks = list(range(1, last + 1)) if last <= 10 else [1, *range(5, last + 1, 5)]
-    where = {
-        "x": number("k", title="rank (1 is best)", scale=scale, axis={"format": "d", "values": ticks}),
-        "y": text("m", title=None, sort=list(methods)),
-    }
-    dots = {
-        **where,
-        "size": number("c", title="blocks", scale={"rangeMin": 12, "rangeMax": 420}, legend=None),
-        "color": named_colour("accent"),
-        "tooltip": [tip("m", "method"), tip("k", "rank"), tip("c", "blocks")],
-    }
-    means = {**where, "color": named_colour("ink"), "tooltip": [tip("m", "method"), tip("k", "mean rank", ".3f")]}
-    layers = [
-        {"data": {"name": "spread"}, "mark": {"type": "circle", "opacity": 0.45}, "encoding": dots},
-        {"data": {"name": "means"}, "mark": {"type": "tick", "thickness": 2, "size": 20}, "encoding": means},
-    ]
-    return template({"width": 460, "height": {"step": 28}, "layer": layers})
+@cache
+def runtime() -> str:
+    """The JavaScript that draws the figures of a page: Vega, Vega-Lite and Vega-Embed as vl-convert carries them.
 
-
-@lru_cache(maxsize=64)
-def stacks(order: Names, domain: Names, words: Names) -> dict[str, Any]:
-    """Mean seconds a by m, stacked by the part p in the order o, with the share s of them; least l, most h, runs n.
-
-    `domain`: the parts that have a colour, in their order; `words`: those that there are.
+    Making it takes seconds, so it is kept in `cache_file`. A file that is damaged or cannot be read is made anew.
     """
-    legend = {"orient": "top", "title": None, "columns": 4, "values": list(words)}
-    tips = [tip("m", "method"), tip("p", "part"), tip("a", "mean seconds", ".2f"), tip("s", "share", ".1%")]
-    tips += [tip("l", "least of a run", ".2f"), tip("h", "most of a run", ".2f"), tip("n", "runs")]
-    encoding = {
-        "y": text("m", title=None, sort=list(order), axis={"labelLimit": 220}),
-        "x": number("a", title="mean seconds a run", stack="zero"),
-        "order": number("o"),
-        "color": text("p", scale={"domain": list(domain), "range": "ordinal"}, legend=legend),
-        "tooltip": tips,
-    }
-    bars = {"mark": {"type": "bar", "height": 14}, "encoding": encoding}
-    return template({"data": {"name": "rows"}, "width": 460, "height": {"step": 26}, **bars})
+    from crosswind.studies.artifacts import write_atomically
+
+    path = cache_file()
+    try:
+        mark, _, body = path.read_bytes().partition(b"\n") if path is not None else (b"", b"", b"")
+    except OSError:
+        mark = body = b""
+    # The first line is the hash of the rest: a file that was cut short or changed is as good as none.
+    if mark and mark == _mark(body):
+        return body.decode("utf-8")
+    import vl_convert
+
+    library: Any = vl_convert  # its stub asks for a snippet; without one the bundle is the three libraries themselves
+    text = str(library.javascript_bundle(vl_version=VEGA_LITE))
+    body = text.encode("utf-8")
+    try:
+        if path is not None:
+            write_atomically(path, _mark(body) + b"\n" + body)
+    except OSError:
+        pass  # a read-only home, a full disk: the next report makes the script again
+    return text
 
 
-def _facets(view: dict[str, Any], shifts: Sequence[str], step: int) -> dict[str, Any]:
-    facet = text("s", title=None, sort=list(shifts), header={"labelAnchor": "start", "labelOrient": "top"})
-    sizes = {"width": 190, "height": {"step": step, "for": "position"}}
-    return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {**view, **sizes}}
+def _mark(body: bytes) -> bytes:
+    return b"// " + hashlib.sha256(body).hexdigest().encode()
+
+
+def cache_file() -> Path | None:
+    """The file for the script of the installed versions; None where the user has no home.
+
+    It is in `$XDG_CACHE_HOME/crosswind` (without that `~/.cache/crosswind`; `%LOCALAPPDATA%\\crosswind` on Windows).
+    """
+    from importlib.metadata import version
+
+    given = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    try:
+        folder = Path(given) if given and os.path.isabs(given) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return folder / "crosswind" / f"vega-lite-{VEGA_LITE}-vl-convert-{version('vl-convert-python')}.js"
+
+
+# -- parts of a specification -------------------------------------------------------------------------------------------------
+
+
+def text(field: str, **more: Any) -> dict[str, Any]:
+    """An encoding of the field as names."""
+    return {"field": field, "type": "nominal", **more}
+
+
+def number(field: str, **more: Any) -> dict[str, Any]:
+    """An encoding of the field as a quantity."""
+    return {"field": field, "type": "quantitative", **more}
+
+
+def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[dict[str, Any]]:
+    """A tooltip: a line a (field, title), as a number where a format of d3 follows."""
+    return [number(field, title=title, format=form[0]) if form else text(field, title=title) for field, title, *form in fields]
+
+
+def named_colour(name: str) -> dict[str, Any]:
+    """A colour by its name in `THEMES`."""
+    return {"value": {"expr": name}}
+
+
+def on_ramp(deep: str) -> dict[str, Any]:
+    """The colour of text on a colour scale: another one where the test `deep` holds."""
+    return {"condition": {"test": deep, "value": {"expr": "deep"}}, "value": {"expr": "ink"}}
+
+
+def either(test: str, then: float, otherwise: float) -> dict[str, Any]:
+    """A value that depends on a test."""
+    return {"condition": {"test": test, "value": then}, "value": otherwise}
+
+
+def layer(mark: str, encoding: Mapping[str, Any], *, data: str = "", where: str = "", **properties: Any) -> dict[str, Any]:
+    """One layer: a mark with its properties, what it encodes, the data by name, and a filter `where`."""
+    described: dict[str, Any] = {"mark": {"type": mark, **properties}, "encoding": dict(encoding)}
+    if data:
+        described["data"] = {"name": data}
+    if where:
+        described["transform"] = [{"filter": where}]
+    return described
+
+
+def chart(view: Mapping[str, Any], datasets: Mapping[str, list[dict[str, Any]]], **params: Any) -> dict[str, Any]:
+    """A whole specification: a view, its data by name, and parameters. Named colours are parameters that a page can set."""
+    named = {**THEMES["light"]["params"], **params}
+    listed = [{"name": name, "value": value} for name, value in named.items()]
+    return {"$schema": _SCHEMA, **view, "params": listed, "datasets": dict(datasets)}

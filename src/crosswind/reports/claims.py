@@ -6,19 +6,16 @@ study are one family of tests: it is fixed by the plan, so that another table, m
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm
-from crosswind.reports.layout import Cell
+from crosswind.evaluation.metrics import METRICS
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
-from crosswind.reports.results import LEVEL, Entry, Place, Results
-from crosswind.reports.tables import Table
-
-__all__ = ["CANNOT_TELL", "HOLDS", "NOT_RUN", "OPPOSITE", "JudgedSide", "Judgement", "claim_number_table", "claim_table", "judge"]
+from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
+from crosswind.reports.tables import Cell, Table, slug
 
 HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
 _NUMBERS = (
@@ -33,22 +30,11 @@ _ADJUSTED = {
 }
 
 
-class _Where(NamedTuple):
-    """What one side's runs share but for seed and point."""
-
-    study: str
-    data: str
-    shift: str
-    size: str
-    model: str
-    method: str
-
-
 @dataclass(frozen=True)
 class JudgedSide:
     """One side of a judgement. `tried` points were planned; `waiting`, `failed` runs are pending or running, without a score.
 
-    `entry` holds the scores by seed, of the chosen points; None where no run has one.
+    `entry` holds the scores by seed, of the chosen points; it is empty where no run has one.
     """
 
     method: str
@@ -56,16 +42,15 @@ class JudgedSide:
     tried: int
     waiting: int
     failed: int
-    entry: Entry | None
+    entry: Entry
 
-    def values(self, metric: str) -> dict[int | Seeds, float]:
-        """One metric by seed; empty without scores."""
-        return {} if self.entry is None else self.entry.values(metric)
+    def __str__(self) -> str:
+        return f"{self.method} on {self.model}"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim at one data set, shift and size. `number` counts the study's claims from 1.
+    """A claim at one data set, shift and size. `number` counts the study's claims from 1; `place` has the model of the better side.
 
     `adjusted` is the p-value among the `family` judgements of the study, by its `multiplicity` (holm, fdr or none); None where
     there is none.
@@ -74,7 +59,6 @@ class Judgement:
     number: int
     text: str
     place: Place
-    """Where: `model` is that of the better side."""
     shift: str
     metric: str
     better: JudgedSide
@@ -84,16 +68,19 @@ class Judgement:
     adjusted: float | None = None
 
     @property
+    def sides(self) -> tuple[JudgedSide, JudgedSide]:
+        """Both sides, the better one first."""
+        return self.better, self.than
+
+    @property
     def waits(self) -> bool:
         """Whether a run of a side has not ended: the difference is then not looked at."""
-        return bool(self.better.waiting or self.than.waiting)
+        return any(side.waiting for side in self.sides)
 
     @property
     def difference(self) -> Difference | None:
         """The better side minus the other, paired by seed; None where they share no seed."""
-        if self.better.entry is None or self.than.entry is None:
-            return None
-        return self.better.entry.difference(self.than.entry, self.metric, LEVEL)
+        return self.better.entry.difference(self.than.entry, self.metric)
 
     @property
     def verdict(self) -> str:
@@ -113,37 +100,37 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         return []
     from crosswind.studies.claims import rule_of, sides_of  # reports of studies without claims need not load what checks them
 
-    planned: dict[_Where, dict[str, None]] = {}
-    states: dict[_Where, Counter[str]] = {}
+    # Runs of one side differ in point and seeds only, which are left out of `where`.
+    points: dict[Run, dict[str, None]] = {}
+    states: dict[Run, Counter[str]] = {}
     for run, (status, _) in found.runs.items():
-        where = _Where(run.study, run.data, run.shift, run.size, run.model, run.method)
-        planned.setdefault(where, {})[run.point] = None
+        where = run._replace(point="", seed=0, split_seed=0)
+        points.setdefault(where, {})[run.point] = None
         states.setdefault(where, Counter())[status] += 1
 
-    def judged(where: _Where, set_name: str, rule: str) -> JudgedSide:
-        place = Place(where.study, where.data, where.size, where.model, set_name, rule)
-        entry = found.entries.get(place, {}).get((where.shift, where.method))
-        waiting = states[where]["pending"] + states[where]["running"]
-        return JudgedSide(where.method, where.model, len(planned[where]), waiting, states[where]["failed"], entry)
+    def judged(where: Run, set_name: str, rule: str) -> JudgedSide:
+        place, count = Place(where.study, where.data, where.size, where.model, set_name, rule), states[where]
+        entry = found.entries.get(place, {}).get((where.shift, where.method), Entry())
+        return JudgedSide(
+            where.method, where.model, len(points[where]), count["pending"] + count["running"], count["failed"], entry
+        )
 
     out = []
-    models = list(dict.fromkeys(where.model for where in planned))
+    models = list(dict.fromkeys(where.model for where in points))
     for number, claim in enumerate(claims, 1):
         better, than = sides_of(claim, str(resolved["reference"]))
         set_name, rule = str(claim["set"]), rule_of(claim, resolved["selection"])
-        for where in planned:
+        for where in points:
             if where.method != better.method or better.model not in (None, where.model):
                 continue
             if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "shift", "size")):
                 continue
-            open_models = [where.model] if better.model is None else models
-            for model in [than.model] if than.model is not None else open_models:
+            for model in [than.model] if than.model is not None else [where.model] if better.model is None else models:
                 other = where._replace(method=than.method, model=model)
-                if other == where or other not in planned:
-                    continue
-                place = Place(where.study, where.data, where.size, where.model, set_name, rule)
-                sides = (judged(where, set_name, rule), judged(other, set_name, rule))
-                out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
+                if other != where and other in points:
+                    place = Place(where.study, where.data, where.size, where.model, set_name, rule)
+                    sides = (judged(where, set_name, rule), judged(other, set_name, rule))
+                    out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
     return _adjusted(out, str(resolved.get("multiplicity", "holm")))
 
 
@@ -152,12 +139,12 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
 
     One that waits or has no p-value counts as 1: the family does not grow while runs end, and what holds before still does after.
     """
-    known = {i: item.difference.p for i, item in enumerate(family) if not item.waits and item.difference is not None}
-    p_values = {i: 1.0 if (p := known.get(i)) is None else p for i in range(len(family))}
+    known = [None if item.waits or item.difference is None else item.difference.p for item in family]
+    p_values = {i: 1.0 if p is None else p for i, p in enumerate(known)}
     adjusted = _ADJUSTED[multiplicity][2](p_values) if multiplicity in _ADJUSTED else p_values
     return [
-        replace(item, multiplicity=multiplicity, family=len(family), adjusted=None if known.get(i) is None else adjusted[i])
-        for i, item in enumerate(family)
+        replace(item, multiplicity=multiplicity, family=len(family), adjusted=None if p is None else adjusted[i])
+        for i, (item, p) in enumerate(zip(family, known, strict=True))
     ]
 
 
@@ -169,69 +156,64 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
     rows: list[tuple[Cell, ...]] = []
     for item in found:
         difference = None if item.waits else item.difference
-        mean = None if difference is None else f"{difference.mean:+.3f}"
-        interval = (
-            None
-            if difference is None or difference.low is None or difference.high is None
-            else f"{difference.low:+.3f} to {difference.high:+.3f}"
-        )
-        about = _about(item)
-        seeds = 0 if difference is None else difference.n
-        adjusted = None if item.adjusted is None else f"{item.adjusted:.3f}" if item.adjusted >= 0.001 else "<0.001"
+        mean = interval = adjusted = None
+        if difference is not None:
+            mean = f"{difference.mean:+.3f}"
+            interval = None if difference.low is None else f"{difference.low:+.3f} to {difference.high:+.3f}"
+        if item.adjusted is not None:
+            adjusted = f"{item.adjusted:.3f}" if item.adjusted >= 0.001 else "<0.001"
+        about, seeds = _about(item), 0 if difference is None else difference.n
         verdict = with_mark(item.verdict, item.better.entry, item.than.entry)
-        rows.append((item.number, verdict, *(about[name] for name in varying), mean, interval, adjusted, seeds))
+        rows.append((item.number, verdict, *map(about.get, varying), mean, interval, adjusted, seeds))
     # The verdict first: on a phone the rest is reached by scrolling.
-    named = _ADJUSTED.get(found[0].multiplicity, ("p",))[0]
-    columns = ("claim", "verdict", *varying, "difference", "95% interval", named, _runs_named(found))
-    notes = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
-    title = f"Claims ({', '.join(part for part in (study, *shared) if part)})"
-    return Table(f"claims-{_slug(study)}", title, columns, tuple(rows), (*notes, *_notes(found)), keys=1)
+    p_name = _ADJUSTED.get(found[0].multiplicity, ("p",))[0]
+    columns = ("claim", "verdict", *varying, "difference", "95% interval", p_name, _runs_named(found))
+    claims = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
+    title = f"Claims ({', '.join(filter(None, (study, *shared)))})"
+    return Table(f"claims-{slug(study)}", title, columns, tuple(rows), (*claims, *_notes(found)))
 
 
 def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
     """Every number of the judgements in one tidy table; None without claims."""
-    if not found:
-        return None
     rows = []
     for item in found:
-        difference = item.difference
         scores: dict[str, Cell] = {
+            **item.place._asdict(),
             "study": study,
             "claim": item.number,
             "text": item.text,
-            **item.place._asdict(),
             "shift": item.shift,
             "metric": item.metric,
             "verdict": item.verdict,
+            "multiplicity": item.multiplicity,
+            "family": item.family,
+            "than_chance": at_chance(item.than.entry, item.metric),
         }
         for name, side in (("better", item.better), ("than", item.than)):
-            summary = side.entry.summary(item.metric, LEVEL) if side.entry is not None else None
+            summary = side.entry.summary(item.metric)
             scores |= {name: side.method, f"{name}_model": side.model, f"{name}_points": side.tried}
-            scores[f"{name}_doubted"] = 0 if side.entry is None else side.entry.doubted
-            scores[f"{name}_mean"] = None if summary is None else summary.mean
-        if difference is not None:
+            scores |= {f"{name}_doubted": side.entry.doubted, f"{name}_mean": summary.mean if summary else None}
+        if (difference := item.difference) is not None:
             scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
             scores |= {"n": difference.n, "missing": difference.missing, "splits": difference.splits}
             scores |= {"p": difference.p, "p_adjusted": item.adjusted}
-        scores |= {"multiplicity": item.multiplicity, "family": item.family}
-        if item.than.entry is not None:
-            scores["than_chance"] = at_chance(item.than.entry, item.metric)
-        rows.append(tuple(scores.get(name) for name in _NUMBERS))
-    return Table(f"claims-{_slug(study)}", "Every number of the claims", _NUMBERS, tuple(rows), keys=2)
+        rows.append(tuple(map(scores.get, _NUMBERS)))
+    return Table(f"claims-{slug(study)}", "Every number of the claims", _NUMBERS, tuple(rows), keys=2) if rows else None
 
 
 def _about(item: Judgement) -> dict[str, str | None]:
     place = item.place
     one = item.better.model == item.than.model
+    better, than = (side.method if one else f"{side.method}, {side.model}" for side in item.sides)
     return {
         "data": place.data,
         "shift": item.shift,
         "size": place.size,
         "model": item.better.model if one else None,
-        "better": item.better.method if one else f"{item.better.method}, {item.better.model}",
-        "than": item.than.method if one else f"{item.than.method}, {item.than.model}",
+        "better": better,
+        "than": than,
         "set": place.set,
-        "score": item.metric.replace("_", " "),
+        "score": METRICS[item.metric].words,
         "selection": place.rule,
     }
 
@@ -239,23 +221,20 @@ def _about(item: Judgement) -> dict[str, str | None]:
 def _columns(found: list[Judgement]) -> tuple[list[str], list[str]]:
     """What all rows share, in words, and the columns that they do not."""
     every = [_about(item) for item in found]
-    words = {"shift": "shift {}", "size": "size {}", "set": "set {}", "selection": "selection {}"}
     shared, varying = [], []
     for name in every[0]:
         values = {about[name] for about in every}
         if len(values) > 1 or name in ("better", "than"):
             varying.append(name)
         elif value := next(iter(values)):
-            shared.append(words.get(name, "{}").format(value))
+            shared.append(f"{name} {value}" if name in ("shift", "size", "set", "selection") else value)
     return shared, varying
 
 
 def _notes(found: list[Judgement]) -> list[str]:
-    done = [item for item in found if not item.waits]
-    crossed = _runs_named(found) == "runs"
-    multiplicity, family = found[0].multiplicity, found[0].family
+    runs, multiplicity, family = _runs_named(found), found[0].multiplicity, found[0].family
     notes = [
-        f"The better side minus the other at the same seed{' and split seed' if crossed else ''}, then the mean over all. "
+        f"The better side minus the other at the same seed{' and split seed' if runs == 'runs' else ''}, then the mean over all. "
         f'"{HOLDS}": it is above 0, and p below 0.05; "{OPPOSITE}": below 0; "{CANNOT_TELL}": p is not, or there is none (one '
         "seed, or seeds without spread). That is no finding that the sides are equal."
     ]
@@ -267,62 +246,47 @@ def _notes(found: list[Judgement]) -> list[str]:
     elif family > 1:
         chance = f"{family * (1 - LEVEL) / 2:.2g} of {family}"
         notes.append(f"Each is judged for itself: where nothing differs, about {chance} would hold by chance.")
-    for item in done:
-        other = item.than.entry
-        if other is not None and (guess := chance_words(other, item.metric)):
-            notes.append(f"Claim {item.number} under {item.shift}: {_named(item.than)} is {guess}.")
+    for item in found:
+        if not item.waits and (guess := chance_words(item.than.entry, item.metric)):
+            notes.append(f"Claim {item.number} under {item.shift}: {item.than} is {guess}.")
     by_other = [str(item.number) for item in found if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")]
     if by_other:
-        numbers = ", ".join(dict.fromkeys(by_other))
         notes.append(
-            f"Claim {numbers}: of the worst group, while step and point are chosen by another score; a rule as "
-            "best-id-worst-group chooses by it."
+            f"Claim {', '.join(dict.fromkeys(by_other))}: of the worst group, while step and point are chosen by another score; a "
+            "rule as best-id-worst-group chooses by it."
         )
     notes += dict.fromkeys(line for item in found for line in oracle_notes(item.place))
     uneven = dict.fromkeys(
-        f"{_named(item.better)} {item.better.tried}, {_named(item.than)} {item.than.tried} (claim {item.number})"
+        f"{item.better} {item.better.tried}, {item.than} {item.than.tried} (claim {item.number})"
         for item in found
         if item.better.tried != item.than.tried
     )
     if uneven:
-        told = "; ".join(uneven)
-        notes.append(f"WARNING: the sides did not try equally many points: {told}. The best of more is higher by chance alone.")
-    waiting = sum(item.verdict == NOT_RUN for item in found)
-    if waiting:
+        notes.append(
+            f"WARNING: the sides did not try equally many points: {'; '.join(uneven)}. The best of more is higher by chance alone."
+        )
+    if waiting := sum(item.waits for item in found):
         notes.append(f"{NOT_RUN}: {waiting} of {len(found)} wait for runs of a side; no difference is shown before all have ended.")
     for item in found:
-        for side in (item.better, item.than):
-            if side.entry is None:
-                continue
+        for side in item.sides:
             for text, seeds in side.entry.doubts.items():
-                told = f"{_named(side)}, {len(seeds)} of {len(side.entry.metrics)} runs"
-                notes.append(f"{MARK} Claim {item.number} under {item.shift}: {told}: {text}.")
-    for item in done:
-        lost = [f"{_named(side)} {side.failed}" for side in (item.better, item.than) if side.failed]
+                of = f"{len(seeds)} of {len(side.entry.metrics)} runs"
+                notes.append(f"{MARK} Claim {item.number} under {item.shift}: {side}, {of}: {text}.")
+    for item in found:
+        if item.waits:
+            continue
         missing = item.difference.missing if item.difference is not None else 0
-        if lost or missing:
-            words = [f"failed runs: {', '.join(lost)}"] if lost else []
-            words += [f"{_runs_named(found)} without a partner, left out: {missing}"] if missing else []
-            notes.append(f"Claim {item.number} under {item.shift}: {'; '.join(words)}.")
-        partial = [
-            f"{_named(side)} (seed {', '.join(map(str, side.entry.partial))})"
-            for side in (item.better, item.than)
-            if side.entry is not None and side.entry.partial
-        ]
-        if partial:
-            notes.append(f"Claim {item.number} under {item.shift}: chosen among fewer points than planned: {'; '.join(partial)}.")
+        lost = [f"{side} {side.failed}" for side in item.sides if side.failed]
+        words = [f"failed runs: {', '.join(lost)}"] if lost else []
+        words += [f"{runs} without a partner, left out: {missing}"] if missing else []
+        partial = [f"{side} (seed {', '.join(map(str, side.entry.partial))})" for side in item.sides if side.entry.partial]
+        lines = ["; ".join(words)] if words else []
+        lines += [f"chosen among fewer points than planned: {'; '.join(partial)}"] if partial else []
+        notes += [f"Claim {item.number} under {item.shift}: {line}." for line in lines]
     return notes
 
 
 def _runs_named(found: list[Judgement]) -> str:
     """What the runs of a side are called: seeds, or pairs with split seeds."""
-    keys = (key for item in found for side in (item.better, item.than) if side.entry is not None for key in side.entry.metrics)
+    keys = (key for item in found for side in item.sides for key in side.entry.metrics)
     return "runs" if any(isinstance(key, Seeds) for key in keys) else "seeds"
-
-
-def _named(side: JudgedSide) -> str:
-    return f"{side.method} on {side.model}"
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9+.]+", "-", name.lower()).strip("-")

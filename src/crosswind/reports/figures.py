@@ -1,22 +1,24 @@
-"""The figures of a study, one function each: the numbers that go into a chart, and the words that stand beside it."""
+"""The figures of a study, one function each: its numbers, its chart, and the words that stand beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from crosswind.reports import charts
-from crosswind.reports.costs import PARTS, Cost
-from crosswind.reports.drawing import Figure, filled
+from crosswind.evaluation.compare import Summary
+from crosswind.evaluation.metrics import HEADLINE, METRICS
+from crosswind.reports.charts import Figure, chart, either, layer, named_colour, number, on_ramp, text, tips
 from crosswind.reports.gather import SetDraw, ShiftDraw
 from crosswind.reports.notes import doubt_notes, with_mark
-from crosswind.reports.overviews import Ranking
-from crosswind.reports.results import LEVEL, Place, Results
-from crosswind.training.selection import ORACLES
+from crosswind.reports.results import Place, Results, rule_title
+from crosswind.reports.run_tables import PARTS, Cost
+from crosswind.reports.score_tables import Ranking
 
-__all__ = ["change_map", "draw_map", "rank_dots", "rule_dots", "seed_strips", "time_bars", "worst_map"]
+_WORST = METRICS["worst_group"]
+Rows = list[dict[str, Any]]
 
-UNKNOWN = "not recorded"
+
+# -- draws --------------------------------------------------------------------------------------------------------------------
 
 
 def draw_map(draw: ShiftDraw, shown: SetDraw, most: float, title: str = "") -> Figure:
@@ -25,189 +27,236 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, most: float, title: str = "") -> F
     `shown` is the set of the draw that is shown, under `title` (without one it is the training set, under the shift's name); `most`
     is the number of rows at the end of the colour scale, shared by the shifts that stand side by side.
     """
-    shapes, datasets = [], {}
-    for number, (attribute, cells) in enumerate(shown.tables.items()):
-        labels, values = (list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in ("label", "value"))
-        if draw.test is not None and attribute in draw.test.tables:
-            # The test set reaches cells that training does not: an empty column is what an unseen value looks like.
-            held = draw.test.tables[attribute]
-            labels = list(dict.fromkeys([*(cell.label for cell in held), *labels]))
-            values = list(dict.fromkeys([*(cell.value for cell in held), *values]))
-        by_pair = {(cell.label, cell.value): (cell.planned, cell.realised) for cell in cells}
-        counts = {(label, value): by_pair.get((label, value), (0.0, 0)) for label in labels for value in values}
-        datasets[f"d{number}"] = [{"l": pair[0], "v": pair[1], "p": planned, "r": real} for pair, (planned, real) in counts.items()]
-        shapes.append((attribute, tuple(labels), tuple(values)))
-    chart = charts.panels(draw.label, tuple(shapes), _scale_of(most))
-    where = ", ".join(part for part in (draw.data, draw.size and f"size {draw.size}") if part)
-    names = ", ".join(shown.tables)
-    told = f"{shown.rows} rows"
-    if shown.supplement_rows:
-        told += f", {shown.supplement_rows} of them from a supplement"
-    if shown.short_cells:
-        told += f"; {shown.short_cells} cells had fewer rows than asked"
-    kind = title or "training rows"
+    rows, datasets = [], {}
+    for position, (attribute, cells) in enumerate(shown.tables.items()):
+        # The test set reaches cells that training does not: an empty column is what an unseen value looks like.
+        held = draw.test.tables.get(attribute, {}) if draw.test is not None else {}
+        labels, values = (list(dict.fromkeys(pair[side] for pair in (*held, *cells))) for side in (0, 1))
+        counts = {(label, value): cells.get((label, value), (0.0, 0)) for label in labels for value in values}
+        datasets[f"d{position}"] = [
+            {"l": label, "v": value, "p": planned, "r": realised} for (label, value), (planned, realised) in counts.items()
+        ]
+        pair = [_draw_panel(f"d{position}", side, draw.label, attribute, labels, values, most) for side in ("p", "r")]
+        rows.append({"hconcat": pair, "spacing": 10})
+    where = ", ".join(filter(None, (draw.data, draw.size and f"size {draw.size}")))
+    drawn = f"{shown.rows} rows"
+    drawn += f", {shown.supplement_rows} of them from a supplement" if shown.supplement_rows else ""
+    drawn += f"; {shown.short_cells} cells had fewer rows than asked" if shown.short_cells else ""
     return Figure(
         f"{'test' if title else 'shift'}-{draw.data}-{draw.size}-{title or draw.shift}",
         title or draw.shift,
-        f"{told}. Seed {draw.seed}.",
-        f"Heat maps of {kind} by {draw.label} and {names}, {draw.shift if not title else 'every shift'} ({where}): planned by the "
-        f"weights beside realised. {told}.",
-        filled(chart, datasets, most=most),
+        f"{drawn}. Seed {draw.seed}.",
+        f"Heat maps of {title or 'training rows'} by {draw.label} and {', '.join(shown.tables)}, "
+        f"{draw.shift if not title else 'every shift'} ({where}): planned by the weights beside realised. {drawn}.",
+        chart({"vconcat": rows, "spacing": 14}, datasets, most=most),
         "step",
     )
 
 
+def _draw_panel(
+    data: str, side: str, label: str, attribute: str, labels: Sequence[str], values: Sequence[str], most: float
+) -> dict[str, Any]:
+    """A heat map of the planned rows (side "p", on the left) or of the realised ones ("r")."""
+    left = side == "p"
+    step = 24 if len(values) <= 8 else max(5, 200 // len(values))
+    tall = 18 if len(labels) <= 12 else max(5, 220 // len(labels))
+    where = {
+        "x": text("v", title=attribute, sort=values, axis={"labelAngle": -40 if len(values) > 1 else 0, "labelLimit": 60}),
+        "y": text("l", title=label if left else None, sort=labels, axis={} if left else None),
+        "tooltip": tips(("l", label), ("v", attribute), ("p", "planned rows"), ("r", "realised rows")),
+    }
+    scale = {"domain": {"expr": "[0, most]"}, "range": "ramp", "interpolate": "rgb"}
+    layers = [layer("rect", {**where, "color": number(side, scale=scale, legend=None)}, stroke=None)]
+    if step >= 18 and tall >= 14:
+        # As many digits as a cell has room for.
+        form = ".3~s" if most >= 1000 else ".2~g" if left and most < 100 else ".0f"
+        written = {
+            "text": number(side, format=form),
+            "color": on_ramp(f"datum.{side} > 0.55 * most"),
+            "opacity": either(f"datum.{side} == 0", 0.45, 1),
+        }
+        layers.append(layer("text", {**where, **written}, fontSize=10 if most < 100 else 8))
+    sizes = {"width": {"step": step}, "height": {"step": tall}}
+    return {"data": {"name": data}, "title": "planned" if left else "realised", **sizes, "layer": layers}
+
+
+# -- scores -------------------------------------------------------------------------------------------------------------------
+
+
 def change_map(found: Results, place: Place, reference: str) -> Figure | None:
     """Method x shift: change of accuracy against the reference, paired by seed; a frame where the interval excludes 0."""
-    shifts = found.shifts(place)
-    methods = [method for method in found.methods(place, reference) if method != reference]
-    data: list[dict[str, Any]] = []
-    for method in methods:
-        for shift in shifts:
-            entry, base = found.at(place).get((shift, method)), found.at(place).get((shift, reference))
-            difference = entry.difference(base, "accuracy", LEVEL) if entry and base else None
-            if entry is None or base is None or difference is None:
-                continue
-            own, other = entry.summary("accuracy"), base.summary("accuracy")
-            wide = "one run, no interval"
-            if difference.low is not None and difference.high is not None:
-                wide = f"{difference.low:+.3f} to {difference.high:+.3f}"
-            data.append(
-                {
-                    "m": method,
-                    "s": shift,
-                    "d": _six(difference.mean),
-                    "i": wide,
-                    "n": difference.n,
-                    "a": _six(own.mean) if own else None,
-                    "b": _six(other.mean) if other else None,
-                    "x": difference.excludes_zero,
-                    "t": with_mark(f"{difference.mean:+.3f}" + (" *" if difference.excludes_zero else ""), entry),
-                }
-            )
+    shifts, methods = found.shifts(place), [name for name in found.methods(place, reference) if name != reference]
+    data: Rows = []
+    for shift, method, entry in found.grid(place, reference):
+        base = found.at(place).get((shift, reference))
+        difference = entry.difference(base, HEADLINE.name) if entry and method != reference else None
+        if entry is None or base is None or difference is None:
+            continue
+        own, other = entry.summary(HEADLINE.name), base.summary(HEADLINE.name)
+        row = {"m": method, "s": shift, "d": _six(difference.mean), "i": _interval(difference, "+"), "n": difference.n}
+        row |= {"a": own and _six(own.mean), "b": other and _six(other.mean), "x": difference.excludes_zero}
+        star = " *" if difference.excludes_zero else ""
+        data.append({**row, "t": with_mark(f"{difference.mean:+.3f}{star}", entry)})
     if not data:
         return None
-    most = max(max(abs(item["d"]) for item in data), 0.05)
-    shown = (("d", f"change against {reference}", "+.3f"), ("i", "95% interval", ""), ("n", "runs", ""))
-    tips = (*shown, ("a", "accuracy", ".3f"), ("b", f"accuracy of {reference}", ".3f"))
-    chart = filled(charts.grid(tuple(shifts), tuple(methods), tips, True), {"rows": data}, most=most)
-    return Figure(
-        _named("change", place),
-        f"Change of accuracy against {reference} on {place.set}",
+    told = [("d", f"change against {reference}", "+.3f"), ("i", "95% interval"), ("n", "runs")]
+    told += [("a", HEADLINE.words, ".3f"), ("b", f"{HEADLINE.words} of {reference}", ".3f")]
+    most = max(*(abs(row["d"]) for row in data), 0.05)
+    return _at_place(
+        "change",
+        place,
+        f"Change of {HEADLINE.words} against {reference} on {place.set}",
         f"Blue is above {reference}, orange below, paired by seed. A framed cell (*) has a 95% interval that excludes 0, each "
         "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction."
         + _doubts(found, place),
-        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: mean change of accuracy against {reference}, between "
-        f"{min(item['d'] for item in data):+.3f} and {max(item['d'] for item in data):+.3f}; "
-        f"{sum(item['x'] for item in data)} of {len(data)} intervals exclude 0.",
-        chart,
+        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: mean change of {HEADLINE.words} against {reference}, "
+        f"{_between(data, 'd', '+')}; {sum(row['x'] for row in data)} of {len(data)} intervals exclude 0.",
+        chart(_method_map(shifts, methods, told, diverging=True), {"rows": data}, most=most),
         "grid",
-        len(shifts),
-        _room(methods),
+        shifts,
+        methods,
     )
 
 
 def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
     """Method x shift: mean over seeds of the lowest accuracy of any group."""
     shifts, methods = found.shifts(place), found.methods(place, reference)
-    data: list[dict[str, Any]] = []
-    for method in methods:
-        for shift in shifts:
-            entry = found.at(place).get((shift, method))
-            summary = entry.summary("worst_group", LEVEL) if entry else None
-            if entry is None or summary is None:
-                continue
-            names = sorted(
-                {str(item["worst_group_name"]) for item in entry.metrics.values() if item.get("worst_group") is not None}
-            )
-            wide = "one run, no interval" if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
-            shown = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            data.append(
-                {
-                    "m": method,
-                    "s": shift,
-                    "d": _six(summary.mean),
-                    "i": wide,
-                    "n": summary.n,
-                    "g": shown,
-                    "t": with_mark(f"{summary.mean:.3f}", entry),
-                }
-            )
+    data: Rows = []
+    for shift, method, entry in found.grid(place, reference):
+        summary = entry.summary(_WORST.name) if entry else None
+        if entry is None or summary is None:
+            continue
+        scored = [item for item in entry.metrics.values() if item.get(_WORST.name) is not None]
+        names = sorted({str(item["worst_group_name"]) for item in scored})
+        listed = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        row = {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary), "n": summary.n, "g": listed}
+        data.append({**row, "t": with_mark(f"{summary.mean:.3f}", entry)})
     if not data:
         return None
-    tips = (("d", "worst group", ".3f"), ("i", "95% interval", ""), ("n", "runs", ""), ("g", "lowest in some run", ""))
-    chart = filled(charts.grid(tuple(shifts), tuple(methods), tips, False), {"rows": data}, most=1.0)
-    return Figure(
-        _named("worst-group", place),
-        f"Worst group accuracy on {place.set}",
+    told = [("d", "worst group", ".3f"), ("i", "95% interval"), ("n", "runs"), ("g", "lowest in some run")]
+    return _at_place(
+        _WORST.slug,
+        place,
+        f"{_WORST.title} on {place.set}",
         "Mean over runs of the lowest accuracy of any group; which group that is may differ between seeds. Of small groups the "
         "lowest is low by chance alone: the table gives their rows." + _doubts(found, place),
-        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: worst group accuracy, between "
-        f"{min(item['d'] for item in data):.3f} and {max(item['d'] for item in data):.3f}.",
-        chart,
+        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: worst group accuracy, {_between(data, 'd')}.",
+        chart(_method_map(shifts, methods, told, diverging=False), {"rows": data}, most=1.0),
         "grid",
-        len(shifts),
-        _room(methods),
+        shifts,
+        methods,
     )
+
+
+def _method_map(shifts: Sequence[str], methods: Sequence[str], told: Sequence[Any], diverging: bool) -> dict[str, Any]:
+    """Method x shift by colour of d with the text t; framed where x, and pale without it if `diverging`. Parameter `most`."""
+    top = {"orient": "top", "labelAngle": 0 if len(shifts) <= 8 else -40, "labelLimit": 90}
+    where = {
+        "x": text("s", title=None, sort=shifts, axis=top),
+        "y": text("m", title=None, sort=methods),
+        "tooltip": tips(("m", "method"), ("s", "shift"), *told),
+    }
+    scale = {
+        "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},
+        "range": "diverging" if diverging else "ramp",
+        "interpolate": "rgb",  # between white and blue other ways lead past green, which stands for nothing
+    }
+    fill = {"color": number("d", scale=scale, legend=None), "opacity": either("datum.x" if diverging else "true", 1, 0.4)}
+    deep = "datum.x && abs(datum.d) > 0.6 * most" if diverging else "datum.d > 0.6 * most"
+    frame = {**where, "stroke": named_colour("ink")}
+    layers = [
+        layer("rect", {**where, **fill}, cornerRadius=2),
+        layer("rect", frame, where="datum.x", filled=False, strokeWidth=2, cornerRadius=2),
+        layer("text", {**where, "text": text("t"), "color": on_ramp(deep)}, fontSize=12),
+    ]
+    sizes = {"width": {"step": 76 if len(shifts) <= 12 else 62}, "height": {"step": 30}}
+    return {"data": {"name": "rows"}, **sizes, "layer": layers}
 
 
 def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
     """Accuracy of every seed as a point, the mean as a tick, one panel a shift; the line is the mean of the reference."""
     shifts, methods = found.shifts(place), found.methods(place, reference)
-    data: list[dict[str, Any]] = []
-    for shift in shifts:
-        for method in methods:
-            entry = found.at(place).get((shift, method))
-            values = entry.values("accuracy") if entry else {}
-            data += [{"s": shift, "m": method, "k": str(seed), "a": _six(value)} for seed, value in values.items()]
+    data: Rows = [
+        {"s": shift, "m": method, "k": str(seed), "a": _six(value)}
+        for shift, method, entry in found.grid(place, reference)
+        if entry is not None
+        for seed, value in entry.values(HEADLINE.name).items()
+    ]
     if not data:
         return None
-    chart = filled(charts.strips(tuple(shifts), tuple(methods), f"accuracy on {place.set}"), {"rows": data}, reference=reference)
-    return Figure(
-        _named("seeds", place),
-        f"Accuracy of every seed on {place.set}",
+    y = text("m", title=None, sort=methods)
+    x = _score_axis(place, nice=True)
+    mean = number("a", aggregate="mean")
+    both = (("m", "method"), ("s", "shift"))
+    average = {**number("a", title="mean", format=".3f"), "aggregate": "mean"}
+    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": tips(*both, ("k", "seed"), ("a", HEADLINE.words, ".3f"))}
+    means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": [*tips(*both), average]}
+    layers = [
+        layer("rule", {"x": mean, "color": named_colour("quiet")}, where="datum.m === reference", strokeDash=[3, 3]),
+        layer("circle", seeds, size=42, opacity=0.6),
+        layer("tick", means, thickness=2, size=13),
+    ]
+    return _at_place(
+        "seeds",
+        place,
+        f"{HEADLINE.title} of every seed on {place.set}",
         f"A point is one seed, the tick the mean over seeds, the dashed line the mean of {reference}." + _doubts(found, place),
-        f"Strip plots of accuracy, {len(methods)} methods under {len(shifts)} shifts, {len(data)} runs, between "
-        f"{min(item['a'] for item in data):.3f} and {max(item['a'] for item in data):.3f}.",
-        chart,
+        f"Strip plots of {HEADLINE.words}, {len(methods)} methods under {len(shifts)} shifts, {len(data)} runs, "
+        f"{_between(data, 'a')}.",
+        chart(_panel_a_shift({"layer": layers}, shifts, 17), {"rows": data}, reference=reference),
         "wrap",
-        len(shifts),
-        _room(methods),
+        shifts,
+        methods,
     )
-
-
-def _doubts(found: Results, place: Place) -> str:
-    """The sentences that runs told of themselves, as the end of a caption."""
-    return "".join(f" {note}" for note in doubt_notes(found, place))
 
 
 def rule_dots(found: Results, places: Sequence[Place], reference: str) -> Figure | None:
     """Mean accuracy by selection rule, one panel a shift. `places` are one place under several rules."""
-    if len(places) < 2:
-        return None
-    place = places[0]
+    place, rules = places[0], [rule_title(place.rule) for place in places]
     shifts, methods = found.shifts(place), found.methods(place, reference)
-    names = [f"{other.rule}{' (ORACLE)' if other.rule in ORACLES else ''}" for other in places]
-    data: list[dict[str, Any]] = []
-    for other, name in zip(places, names, strict=True):
-        for (shift, method), entry in found.at(other).items():
-            summary = entry.summary("accuracy", LEVEL)
-            if summary is not None:
-                wide = "one run, no interval" if summary.low is None else f"{summary.low:.3f} to {summary.high:.3f}"
-                data.append({"s": shift, "m": method, "u": name, "a": _six(summary.mean), "i": wide, "n": summary.n})
+    data: Rows = [
+        {"s": shift, "m": method, "u": rule, "a": _six(summary.mean), "i": _interval(summary), "n": summary.n}
+        for other, rule in zip(places, rules, strict=True)
+        for (shift, method), entry in found.at(other).items()
+        if (summary := entry.summary(HEADLINE.name)) is not None
+    ]
     if not data:
         return None
-    chart = charts.rule_points(tuple(shifts), tuple(methods), tuple(names), f"accuracy on {place.set}")
-    return Figure(
-        _named("rules", place._replace(rule="")),
+    rule = text("u", title="rule", sort=rules, scale={"domain": rules})
+    told = (("a", f"mean {HEADLINE.words}", ".3f"), ("i", "95% interval"), ("n", "seeds"))
+    encoding = {
+        "x": _score_axis(place),
+        "y": text("m", title=None, sort=methods),
+        # Rules often choose the same step: side by side, so that none hides another.
+        "yOffset": text("u", sort=rules),
+        "color": {**rule, "legend": {"orient": "top"}},
+        "shape": rule,
+        "tooltip": tips(("m", "method"), ("s", "shift"), ("u", "rule"), *told),
+    }
+    points = layer("point", encoding, filled=True, size=45, opacity=0.85)
+    return _at_place(
+        "rules",
+        place._replace(rule=""),
         f"Selection rules side by side on {place.set}",
-        "Mean accuracy over seeds, by the rule that chooses the step. The intervals are in the table and on hover.",
-        f"Dot plots of mean accuracy by selection rule ({', '.join(names)}), {len(methods)} methods under {len(shifts)} shifts.",
-        filled(chart, {"rows": data}),
+        f"Mean {HEADLINE.words} over seeds, by the rule that chooses the step. The intervals are in the table and on hover.",
+        f"Dot plots of mean {HEADLINE.words} by selection rule ({', '.join(rules)}), {len(methods)} methods under {len(shifts)} "
+        "shifts.",
+        chart(_panel_a_shift(points, shifts, max(20, 8 + 7 * len(rules))), {"rows": data}),
         "wrap",
-        len(shifts),
-        _room(methods),
+        shifts,
+        methods,
     )
+
+
+def _score_axis(place: Place, **scale: Any) -> dict[str, Any]:
+    title = f"{HEADLINE.words} on {place.set}"
+    return number("a", title=title, scale={"zero": False, **scale, "padding": 6}, axis={"tickCount": 4})
+
+
+def _panel_a_shift(view: dict[str, Any], shifts: Sequence[str], step: int) -> dict[str, Any]:
+    facet = text("s", title=None, sort=shifts, header={"labelAnchor": "start", "labelOrient": "top"})
+    sizes = {"width": 190, "height": {"step": step, "for": "position"}}
+    return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {**view, **sizes}}
 
 
 def rank_dots(item: Ranking) -> Figure:
@@ -215,15 +264,26 @@ def rank_dots(item: Ranking) -> Figure:
     methods = [name for name, _ in sorted(item.ranks.mean.items(), key=lambda pair: pair[1])]
     spread = [{"m": name, "k": rank, "c": count} for name in methods for rank, count in sorted(item.counts[name].items())]
     means = [{"m": name, "k": _six(float(item.ranks.mean[name]))} for name in methods]
-    chart = charts.rank_circles(tuple(methods))
+    last = len(methods)
+    scale = {"domain": [1, max(2, last)], "padding": 16}  # pixels: half of the largest circle, and the end of the axis
+    ticks = list(range(1, last + 1)) if last <= 10 else [1, *range(5, last + 1, 5)]
+    where = {
+        "x": number("k", title="rank (1 is best)", scale=scale, axis={"format": "d", "values": ticks}),
+        "y": text("m", title=None, sort=methods),
+    }
+    area = number("c", title="blocks", scale={"rangeMin": 12, "rangeMax": 420}, legend=None)
+    told = tips(("m", "method"), ("k", "rank"), ("c", "blocks"))
+    dots = {**where, "size": area, "color": named_colour("accent"), "tooltip": told}
+    mean = {**where, "color": named_colour("ink"), "tooltip": tips(("m", "method"), ("k", "mean rank", ".3f"))}
+    layers = [layer("circle", dots, data="spread", opacity=0.45), layer("tick", mean, data="means", thickness=2, size=20)]
     return Figure(
         f"ranks-{item.set}-{item.rule}",
-        f"Ranks by accuracy on {item.set}, selection {item.rule}",
+        f"Ranks by {HEADLINE.words} on {item.set}, selection {item.rule}",
         "The area of a circle is the number of blocks with that rank, the tick the mean rank. Blocks are not independent.",
         f"Mean ranks over {item.ranks.blocks} blocks: "
         + ", ".join(f"{name} {item.ranks.mean[name]:.2f}" for name in methods)
         + ".",
-        filled(chart, {"spread": spread, "means": means}),
+        chart({"width": 460, "height": {"step": 28}, "layer": layers}, {"spread": spread, "means": means}),
         "bars",
         names=_room(methods),
     )
@@ -231,50 +291,76 @@ def rank_dots(item: Ranking) -> Figure:
 
 def time_bars(items: Sequence[Cost]) -> Figure | None:
     """Mean seconds of a run by method, divided by what they went on."""
+    items = [item for item in items if item.shares]
     if not items:
         return None
     several = len({(item.data, item.model) for item in items}) > 1
-    data: list[dict[str, Any]] = []
-    order = [f"{item.method} ({item.data}, {item.model})" if several else item.method for item in items]
-    for name, item in zip(order, items, strict=True):
-        known = {PARTS[part]: share for part, share in item.shares.items() if share is not None}
-        if not item.complete:
-            known[UNKNOWN] = max(0.0, 1.0 - sum(known.values()))
-        whole = {"l": _six(item.least), "h": _six(item.most), "n": item.runs}
-        for place, word in enumerate((*PARTS.values(), UNKNOWN)):
-            if known.get(word):
-                part = {"m": name, "p": word, "o": place, "a": _six(known[word] * item.mean), "s": _six(known[word])}
-                data.append({**part, **whole})
-    words = [word for word in (*PARTS.values(), UNKNOWN) if any(item["p"] == word for item in data)]
+    names = [f"{item.method} ({item.data}, {item.model})" if several else item.method for item in items]
+    parts = list(PARTS.values())
+    data: Rows = []
+    for name, item in zip(names, items, strict=True):
+        whole = {"m": name, "l": _six(item.least), "h": _six(item.most), "n": item.runs}
+        for position, (part, title) in enumerate(PARTS.items()):
+            if share := item.shares.get(part):
+                data.append({**whole, "p": title, "o": position, "a": _six(share * item.mean), "s": _six(share)})
+    present = [part for part in parts if any(row["p"] == part for row in data)]
+    told = (("m", "method"), ("p", "part"), ("a", "mean seconds", ".2f"), ("s", "share", ".1%"))
+    whole_told = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))
+    legend = {"orient": "top", "title": None, "columns": 4, "values": present}
+    encoding = {
+        "y": text("m", title=None, sort=names, axis={"labelLimit": 220}),
+        "x": number("a", title="mean seconds a run", stack="zero"),
+        "order": number("o"),
+        "color": text("p", scale={"domain": parts, "range": "ordinal"}, legend=legend),
+        "tooltip": tips(*told, *whole_told),
+    }
+    listed = [f"{name} {item.mean:.1f}" for name, item in zip(names[:12], items, strict=False)]
     return Figure(
         "time",
         "What the seconds of a run went on",
         "Means over the runs that are done; the quickest and the slowest are in the table.",
-        "Stacked bars of mean seconds a run, by what they went on: "
-        + ", ".join(f"{name} {item.mean:.1f}" for name, item in list(zip(order, items, strict=True))[:12])
-        + ".",
-        filled(charts.stacks(tuple(order), (*PARTS.values(), UNKNOWN), tuple(words)), {"rows": data}),
+        f"Stacked bars of mean seconds a run, by what they went on: {', '.join(listed)}.",
+        chart({"width": 460, "height": {"step": 26}, **layer("bar", encoding, data="rows", height=14)}, {"rows": data}),
         "bars",
-        names=_room(order),
+        names=_room(names),
     )
 
 
-# -- parts ---
+# -- parts --------------------------------------------------------------------------------------------------------------------
+
+
+def _at_place(
+    what: str,
+    place: Place,
+    title: str,
+    caption: str,
+    description: str,
+    spec: dict[str, Any],
+    fit: str,
+    shifts: Sequence[str],
+    methods: Sequence[str],
+) -> Figure:
+    return Figure("-".join(filter(None, (what, *place))), title, caption, description, spec, fit, len(shifts), _room(methods))
+
+
+def _doubts(found: Results, place: Place) -> str:
+    """The sentences that runs told of themselves, as the end of a caption."""
+    return "".join(f" {note}" for note in doubt_notes(found, place))
+
+
+def _interval(summary: Summary, sign: str = "") -> str:
+    return "one run, no interval" if summary.low is None else f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}"
+
+
+def _between(data: Rows, field: str, sign: str = "") -> str:
+    values = [row[field] for row in data]
+    return f"between {min(values):{sign}.3f} and {max(values):{sign}.3f}"
 
 
 def _room(names: Sequence[str]) -> int:
     # About seven pixels a letter, cut where the axis cuts its labels.
-    return 22 + min(150, 7 * max((len(name) for name in names), default=0))
-
-
-def _scale_of(most: float) -> str:
-    # How many digits a cell has room for.
-    return "large" if most >= 1000 else "medium" if most >= 100 else "small"
+    return 22 + min(150, 7 * max(map(len, names), default=0))
 
 
 def _six(value: float) -> float:
     return round(value, 6)
-
-
-def _named(what: str, place: Place) -> str:
-    return "-".join(part for part in (what, place.study, place.data, place.size, place.model, place.set, place.rule) if part)

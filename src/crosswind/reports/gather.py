@@ -1,7 +1,6 @@
-"""What a page is about, read from a store once: results in order, costs, the draws of the shifts, versions. Nothing is drawn here.
+"""What a report is about, read from a store once: results in order, the draws of the shifts, versions; and its tables.
 
-Of each draw (one data set, shift and size) the cells of one run are read, the first of the plan that has them: a study of many
-runs has few draws, and a page does not grow with the number of its runs.
+A draw is what a shift made of a data set: planned and realised rows by label and attribute, from the `split.json` of a run.
 """
 
 from __future__ import annotations
@@ -17,30 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import StoreError, one_line, shown
-from crosswind.reports.claims import Judgement, claim_table, judge
-from crosswind.reports.costs import time_tables
+from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.results import Place, Results, arrange
-from crosswind.reports.tables import Table, place_tables, run_table, shown_places
+from crosswind.reports.run_tables import costs, run_table, time_table
+from crosswind.reports.score_tables import number_table, place_tables, shown_places
+from crosswind.reports.tables import Table
 from crosswind.studies.artifacts import artifact_folder
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
 
-__all__ = ["CellCount", "SetDraw", "ShiftDraw", "StudyRecord", "damage_named", "gather", "no_collection"]
-
 REPORT = "split.json"
 MAX_DRAWS = 200
 """Draws that are shown; more of them nobody reads, and the page would grow."""
 
-
-@dataclass(frozen=True)
-class CellCount:
-    """Rows of one value of the label and one of an attribute: planned by the weights, and realised."""
-
-    label: str
-    value: str
-    planned: float
-    realised: int
+Cells = Mapping[tuple[str, str], tuple[float, int]]
+"""Rows planned by the weights and rows realised, by value of the label and value of an attribute."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class SetDraw:
     rows: int
     supplement_rows: int
     short_cells: int
-    tables: Mapping[str, Sequence[CellCount]]
+    tables: Mapping[str, Cells]
 
 
 @dataclass(frozen=True)
@@ -73,20 +64,21 @@ class ShiftDraw:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One study of a store, ready to be shown. `draws_left_out` draws are over `MAX_DRAWS` or without files of their own.
+    """One study of the store called `store`, ready to be shown. `draws_left_out` draws are too many or without files of their own.
 
     `damaged`: what is wrong with files, by run; those that were read here by their bytes, the others by their sizes.
     """
 
+    store: str
     name: str
     given: Mapping[str, Any]
     resolved: Mapping[str, Any]
     created: float
     found: Results
     runs: Sequence[Mapping[str, Any]]
+    versions: Sequence[tuple[Mapping[str, str], int]]
     draws: Sequence[ShiftDraw]
     draws_left_out: int
-    versions: Sequence[tuple[Mapping[str, str], int]]
     damaged: Mapping[str, list[str]]
 
     @property
@@ -111,15 +103,28 @@ class StudyRecord:
 
     def text_tables(self) -> list[Table]:
         """The tables that are printed: those of the places, the claims, where the time went, and the state of the runs."""
-        places = [table for tables in self.tables.values() for table in tables.values()]
-        claims = claim_table(self.name, self.claims)
-        return [*places, *([claims] if claims is not None else []), *time_tables(self.runs), run_table(self.found)]
+        with damage_named(self.store, self.name):
+            places = [table for tables in self.tables.values() for table in tables.values()]
+            rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))
+            return [*places, *(table for table in rest if table is not None)]
+
+    def number_tables(self, claims: bool) -> list[Table]:
+        """The tidy table of every number; with `claims` also that of the claims' numbers, if there are any."""
+        with damage_named(self.store, self.name):
+            numbers = claim_number_table(self.name, self.claims) if claims else None
+            return [number_table(self.found, self.reference, self.rules), *([numbers] if numbers is not None else [])]
 
 
-def gather(store: Store, study: str) -> StudyRecord:
-    """Read one study. Raises `StoreError`; files of runs that are gone or damaged only leave their draw out."""
+def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
+    """Read one study; without `draws` no file of a run is read. Raises `StoreError`; damaged files only leave their draw out."""
     with no_collection(), damage_named(store.name, study):
-        return _gather(store, study)
+        entry, runs = store.study(study), store.runs(study)
+        # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
+        shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
+        results = arrange(store.results(study, without=("groups",), runs=shown_runs))
+        read = _read_draws(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study))
+        about = (entry["given"], entry["resolved"], entry["created"])
+        return StudyRecord(store.name, study, *about, results, runs, store.versions(study), *read)
 
 
 @contextmanager
@@ -141,26 +146,21 @@ def damage_named(store: str, study: str) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        raise StoreError(f"{store} is damaged: the study {shown(study)} cannot be put in tables: {told}") from error
+        cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
+        raise StoreError(f"{store} is damaged: the study {shown(study)} cannot be put in tables: {cause}") from error
 
 
-def _gather(store: Store, study: str) -> StudyRecord:
-    entry = store.study(study)
-    runs = store.runs(study)
-    # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
-    base = {run["key"] for run in runs if run["labels"].get("role") == "base"}
-    results = [row for row in store.results(study, groups=False, runs=runs) if row["key"] not in base]
-    draws, left_out, damaged = _draws(store, study, entry["resolved"], [run for run in runs if run["key"] not in base])
-    versions = store.versions(study)
-    return StudyRecord(
-        study, entry["given"], entry["resolved"], entry["created"], arrange(results), runs, draws, left_out, versions, damaged
-    )
+# -- draws --------------------------------------------------------------------------------------------------------------------
 
 
-def _draws(
+def _read_draws(
     store: Store, study: str, resolved: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
 ) -> tuple[list[ShiftDraw], int, dict[str, list[str]]]:
+    """The draws of a study, the number of those left out, and what is wrong with files, by run.
+
+    Of each draw the first run of the plan that is done is read. A draw is left out where no run is done, where its file is gone or
+    damaged, and beyond `MAX_DRAWS`.
+    """
     candidates: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for run in runs:
         labels = run["labels"]
@@ -171,65 +171,64 @@ def _draws(
         return [], len(candidates), {}
     files, damaged = store.files(study), store.damaged(study)
     draws: list[ShiftDraw] = []
-    left_out = 0
-    for position, ((data, shift, size), some) in enumerate(candidates.items()):
+    for (data, shift, size), some in list(candidates.items())[:MAX_DRAWS]:
         done = [run for run in some if run["status"] in ("finished", "diverged")]
-        if position >= MAX_DRAWS or not done:
-            left_out += 1
+        if not done:
             continue
-        key = done[0]["key"]
-        listed = files.get(key)
-        if listed is not None and key not in damaged:
-            found = store.faults(key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True)
-            damaged.update({key: found} if found else {})
-        draw = None if key in damaged else _read(artifact_folder(out, key) / REPORT, resolved["data"].get(data, {}))
-        if draw is None:
-            left_out += 1
-            continue
-        label, train, test, told = draw
-        seed = int(done[0]["labels"]["seed"])
-        draws.append(ShiftDraw(data, shift, size, seed, label, train, test, tuple(told["notes"]), tuple(told["warnings"])))
-    return draws, left_out, damaged
+        key, seed = str(done[0]["key"]), int(done[0]["labels"]["seed"])
+        if key not in damaged and (listed := files.get(key)) is not None:
+            faults = store.faults(key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True)
+            damaged.update({key: faults} if faults else {})
+        if key not in damaged:
+            draw = _read(artifact_folder(out, key) / REPORT, data, shift, size, seed, resolved["data"].get(data, {}))
+            draws += [draw] if draw else []
+    return draws, len(candidates) - len(draws), damaged
 
 
-def _read(path: Path, data: Mapping[str, Any]) -> tuple[str, SetDraw, SetDraw | None, dict[str, list[str]]] | None:
+def _read(path: Path, data: str, shift: str, size: str, seed: int, entry: Mapping[str, Any]) -> ShiftDraw | None:
     try:
-        label, listed = str(data["label"]), data["attributes"]
+        label, listed = str(entry["label"]), entry["attributes"]
         attributes = list(dict.fromkeys(map(str, listed.values() if isinstance(listed, Mapping) else listed)))
         report = json.loads(path.read_text(encoding="utf-8"))
-        sets = report["sets"]
-        told = {name: [str(line) for line in report.get(name, [])] for name in ("notes", "warnings")}
-        train = _set_draw(sets["train"], label, attributes)
-        tests = [entry for name, entry in sets.items() if name == "test"]
+        notes, warnings = (tuple(str(line) for line in report.get(name, [])) for name in ("notes", "warnings"))
+        train = _set_draw(report["sets"]["train"], label, attributes)
         # A set from another source may lack the attributes; then only the training rows are drawn.
-        test = _set_draw(tests[0], label, attributes) if tests else None
+        test = _set_draw(report["sets"]["test"], label, attributes) if "test" in report["sets"] else None
     except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return None
-    return None if train is None else (label, train, test, told)
+    return None if train is None else ShiftDraw(data, shift, size, seed, label, train, test, notes, warnings)
 
 
 def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -> SetDraw | None:
     # Values may hold commas themselves; the names of the attributes are known, so they are what is looked for.
     present = [name for name in attributes if f", {name}=" in next(iter(entry["cells"]), "")]
     pattern = re.compile(", ".join(f"{re.escape(name)}=(.*)" for name in (label, *present)))
-    sums: dict[str, dict[tuple[str, str], list[float]]] = {name: {} for name in present}
+    sums: dict[str, dict[tuple[str, str], tuple[float, int]]] = {name: {} for name in present}
     for cell, count in entry["cells"].items():
         match = pattern.match(cell)
         if match is None:
             return None
         for name, value in zip(present, match.groups()[1:], strict=True):
-            pair = sums[name].setdefault((match.group(1), value), [0.0, 0])
-            pair[0] += _counted(count["planned"])
-            pair[1] += _counted(count["realised"])
-    tables = {
-        name: tuple(CellCount(key, value, round(pair[0], 3), int(pair[1])) for (key, value), pair in cells.items())
-        for name, cells in sums.items()
-    }
-    drawn = sum(int(item["drawn"]) for item in entry.get("supplements", ()))
-    return SetDraw(int(entry["rows"]), drawn, len(entry.get("short", ())), tables) if tables else None
+            pair = (match.group(1), value)
+            planned, realised = sums[name].get(pair, (0.0, 0))
+            sums[name][pair] = (planned + _counted(count["planned"]), realised + int(_counted(count["realised"])))
+    tables = {name: {pair: (round(planned, 3), n) for pair, (planned, n) in cells.items()} for name, cells in sums.items()}
+    supplements = sum(int(item["drawn"]) for item in entry.get("supplements", ()))
+    return SetDraw(int(entry["rows"]), supplements, len(entry.get("short", ())), tables) if tables else None
 
 
 def _counted(value: Any) -> float:
     if not isinstance(value, int | float) or not 0 <= value < 2**53:
         raise ValueError(f"{value!r} is not a number of rows")
     return value
+
+
+def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
+    """Planned and realised rows of a set, one table an attribute: a row a value of the label, a column a value of the attribute."""
+    out = []
+    for attribute, cells in drawn.tables.items():
+        labels, values = (list(dict.fromkeys(pair[side] for pair in cells)) for side in (0, 1))
+        rows = tuple((name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)) for name in labels)
+        title = f"Rows by {label} and {attribute}: planned / realised"
+        out.append(Table(f"cells-{attribute}", title, (label, *(f"{attribute}={value}" for value in values)), rows))
+    return out

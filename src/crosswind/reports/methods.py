@@ -15,28 +15,13 @@ from typing import Any
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import Facts, facts, listing
 
-__all__ = [
-    "COST_MODEL",
-    "card_lines",
-    "cost_of",
-    "effect_words",
-    "effects_of",
-    "family_of",
-    "find_method",
-    "kind_of",
-    "listed_methods",
-    "method_row",
-    "short_cost",
-    "side_names",
-]
-
 COST_MODEL = "resnet18"
 """The model whose cost lists show; others are on the cards."""
 
 
 def listed_methods() -> list[Facts]:
     """Every row of the papers' tables that is there: methods and augmentations, and the models that the papers compare, by name."""
-    return sorted([*listing("methods"), *_architectures()], key=lambda item: item.name)
+    return sorted([*listing("methods"), *(item for item in listing("models") if item.family)], key=lambda item: item.name)
 
 
 def find_method(name: str, field: str = "NAME") -> Facts:
@@ -52,8 +37,8 @@ def find_method(name: str, field: str = "NAME") -> Facts:
 
 def method_row(known: Facts) -> dict[str, Any]:
     """The facts of a row as plain values: those of `Facts.describe`, `study`, how a study names it, `cost` and `effects`."""
-    row = {**known.describe(), "kind": kind_of(known), "study": {known.room: [known.name]}}
-    return {**row, "cost": cost_of(known.name), "effects": effects_of(known)}
+    more = {"kind": kind_of(known), "study": {known.room: [known.name]}}
+    return {**known.describe(), **more, "cost": cost_of(known.name), "effects": effects_of(known)}
 
 
 def kind_of(known: Facts) -> str:
@@ -92,28 +77,27 @@ def effects_of(known: Facts) -> list[dict[str, Any]]:
     file = f"src/{known.module.replace('.', '/')}.py"
     found = []
     for name, record in _effects().items():
-        if file not in record.get("files", {}):
-            continue
-        for claim in record.get("claims", []):
-            models = [side["model"] for side in claim["sides"].values()]
-            if known.room == "methods" or (known.name in models and len(set(models)) > 1):
+        for claim in record.get("claims", []) if file in record.get("files", {}) else ():
+            models = {side["model"] for side in claim["sides"].values()}
+            if known.room == "methods" or (known.name in models and len(models) > 1):
                 found.append({**claim, "study": name})
     return found
 
 
 def card_lines(known: Facts) -> list[tuple[str, str]]:
     """What stands above the docstring on a card: (title, text), those that there is something for."""
-    hooks = ", ".join(known.defines) if known.room == "methods" else ""
     lines = [
         ("Family", family_of(known)),
         ("In a study", f"{known.room}: [{known.name}]"),
         ("Needs", "; ".join(known.needs.words()) if known.needs is not None else ""),
-        ("Hooks", hooks or ("none" if known.room == "methods" else "")),
+        ("Hooks", (", ".join(known.defines) or "none") if known.room == "methods" else ""),
         ("Limit", _limit(known)),
-        ("Cost", _cost_words(cost_of(known.name))),
     ]
-    effects = [("Seen" if place == 0 else "", effect_words(claim)) for place, claim in enumerate(effects_of(known))]
-    return [(title, text) for title, text in [*lines, *effects] if text]
+    if cost := cost_of(known.name):
+        parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
+        lines.append(("Cost", f"time of a {next(iter(cost.values()))['of']} beside ERM's: {', '.join(parts)}"))
+    lines += [("" if i else "Seen", effect_words(claim)) for i, claim in enumerate(effects_of(known))]
+    return [(title, text) for title, text in lines if text]
 
 
 def effect_words(claim: Mapping[str, Any]) -> str:
@@ -126,30 +110,18 @@ def effect_words(claim: Mapping[str, Any]) -> str:
 
 def side_names(claim: Mapping[str, Any]) -> tuple[str, str]:
     """What the side claimed better and the other one are called: by their methods, and by their models where these differ."""
-    sides = [claim["sides"][name] for name in ("better", "than")]
-    several = sides[0]["model"] != sides[1]["model"]
-    first, second = (f"{side['method']} on {side['model']}" if several else str(side["method"]) for side in sides)
-    return first, second
-
-
-def _architectures() -> list[Facts]:
-    return [item for item in listing("models") if item.family]
+    better, than = claim["sides"]["better"], claim["sides"]["than"]
+    if better["model"] == than["model"]:
+        return str(better["method"]), str(than["method"])
+    return f"{better['method']} on {better['model']}", f"{than['method']} on {than['model']}"
 
 
 def _limit(known: Facts) -> str:
-    if known.limit is None:
-        return ""
-    if not known.limit.equals:
-        return f"none: {known.limit.reason}"
-    at = " and ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in known.limit.knobs.items()
-    )
-    return f"at {at} it is {known.limit.equals}"
-
-
-def _cost_words(cost: Mapping[str, Mapping[str, Any]]) -> str:
-    parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
-    return f"time of a {next(iter(cost.values()))['of']} beside ERM's: {', '.join(parts)}" if parts else ""
+    limit = known.limit
+    if limit is None or not limit.equals:
+        return f"none: {limit.reason}" if limit is not None else ""
+    knobs = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in limit.knobs.items())
+    return f"at {' and '.join(knobs)} it is {limit.equals}"
 
 
 @cache
@@ -159,9 +131,8 @@ def _effects() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _record(name: str) -> Mapping[str, Any]:
-    path = _records() / name
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads((_records() / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,28 +6,10 @@ import math
 from collections import Counter
 
 from crosswind.evaluation.compare import Seeds, t_quantile
-from crosswind.reports.layout import Cell
+from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.results import LEVEL, Entry, Place, Results, choosing_rule
+from crosswind.reports.tables import Cell
 from crosswind.training.selection import ORACLES
-
-__all__ = [
-    "MARK",
-    "at_chance",
-    "chance_level",
-    "chance_notes",
-    "chance_words",
-    "doubt_notes",
-    "entry_notes",
-    "with_mark",
-    "interval_note",
-    "largest",
-    "oracle_notes",
-    "points_tried",
-    "rule_notes",
-    "seeds_note",
-    "set_notes",
-]
-
 
 MARK = "†"
 """Stands behind every number of which a run told its reader to doubt it."""
@@ -42,21 +24,20 @@ def interval_note(layouts: Counter[tuple[int, int]]) -> str:
         return "low and high bound a 95% interval of the mean over seeds, and over split seeds where there are several."
     if any(splits > 1 for splits, _ in layouts):
         return _crossed_note(layouts)
-    counts = Counter({n: cells for (_, n), cells in layouts.items()})
-    if max(counts) == 1:
+    several = sorted({n for _, n in layouts if n > 1}, reverse=True)
+    if not several:
         return "One seed: a single run each, without an interval. What is chance cannot be told from what is not."
-    several = sorted((n for n in counts if n > 1), reverse=True)
     reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for n in several)
     text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
     text += " So few show only effects far larger than the spread between seeds." if several[-1] < 4 else ""
-    return text + (" A value without ± has one seed." if counts[1] else "")
+    return text + (" A value without ± has one seed." if any(n == 1 for _, n in layouts) else "")
 
 
 def _crossed_note(layouts: Counter[tuple[int, int]]) -> str:
-    told = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in sorted(layouts, reverse=True) if n > 1)
+    shapes = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in sorted(layouts, reverse=True) if n > 1)
     few = min(splits for splits, n in layouts if n > 1)
     text = (
-        f"± is half of a 95% interval of the mean over {told}: both are random effects, crossed, so that it covers the choice of "
+        f"± is half of a 95% interval of the mean over {shapes}: both are random effects, crossed, so that it covers the choice of "
         "test rows from this data set too."
     )
     if few < 4:
@@ -66,24 +47,28 @@ def _crossed_note(layouts: Counter[tuple[int, int]]) -> str:
 
 def seeds_note(found: Results, place: Place) -> str:
     """How many seeds the cells of a place have, and what seeds redraw; nothing where every cell has one."""
-    counts = {(method, shift): len(entry.metrics) for (shift, method), entry in found.at(place).items()}
+    counts = {f"{method} under {shift}": len(entry.metrics) for (shift, method), entry in found.at(place).items()}
     usual = Counter(counts.values()).most_common(1)[0][0]
-    odd = [f"{method} under {shift} {n}" for (method, shift), n in counts.items() if n != usual]
+    odd = [f"{where} {n}" for where, n in counts.items() if n != usual]
+    but = f", but {', '.join(odd)}" if odd else ""
     if set(counts.values()) == {1}:
         return ""
     if any(isinstance(key, Seeds) for entry in found.at(place).values() for key in entry.metrics):
-        text = f"{usual} runs each" + (f", but {', '.join(odd)}" if odd else "")
-        left = [f"{method} under {shift} {n}" for (shift, method), entry in found.at(place).items() if (n := _left_out(entry))]
+        left = [
+            f"{method} under {shift} {summary.left_out}"
+            for (shift, method), entry in found.at(place).items()
+            if (summary := entry.summary(HEADLINE.name)) is not None and summary.left_out
+        ]
         return (
-            f"{text}: every split seed with every seed. A split seed deals all rows anew, those for testing too; a seed redraws "
-            f"the network's start and the order of batches, and training and validation rows as far as the draw leaves a choice"
-            f"{_shared(found, place)}. All split seeds deal the rows of one data set: the interval does not cover its choice."
+            f"{usual} runs each{but}: every split seed with every seed. A split seed deals all rows anew, those for testing too; a "
+            "seed redraws the network's start and the order of batches, and training and validation rows as far as the draw leaves "
+            f"a choice{_shared(found, place)}. All split seeds deal the rows of one data set: the interval does not cover its "
+            "choice."
         ) + (f" Left out, since their split seed or seed lacks runs: {', '.join(left)}." if left else "")
-    text = f"{usual} seed{'s' if usual != 1 else ''} each" + (f", but {', '.join(odd)}" if odd else "")
     return (
-        f"{text}. Seeds redraw the network's start and the order of batches, and training and validation rows as far as the draw "
-        "leaves a choice" + _shared(found, place) + ". The test rows stay the same, so the interval does not cover their choice; "
-        "with several split_seeds it does."
+        f"{usual} seed{'s' if usual != 1 else ''} each{but}. Seeds redraw the network's start and the order of batches, and "
+        f"training and validation rows as far as the draw leaves a choice{_shared(found, place)}. The test rows stay the same, so "
+        "the interval does not cover their choice; with several split_seeds it does."
     )
 
 
@@ -91,28 +76,24 @@ def _shared(found: Results, place: Place) -> str:
     """The share of the training rows that two seeds are expected to have in common, by shift; nothing for older stores."""
     shares = {}
     for (shift, _), entry in found.at(place).items():
-        told = [float(item["train_shared"]) for item in entry.metrics.values() if item.get("train_shared") is not None]
-        shares.update({shift: f"{sum(told) / len(told):.2f}"} if told else {})
+        if values := list(entry.values("train_shared").values()):
+            shares[shift] = f"{sum(values) / len(values):.2f}"
     if not shares:
         return ""
-    one = next(iter(shares.values())) if len(set(shares.values())) == 1 else ", ".join(f"{name} {n}" for name, n in shares.items())
+    alike = len(set(shares.values())) == 1
+    one = next(iter(shares.values())) if alike else ", ".join(f"{name} {share}" for name, share in shares.items())
     return f" (share of the training rows that two seeds are expected to have in common: {one})"
-
-
-def _left_out(entry: Entry) -> int:
-    summary = entry.summary("accuracy", LEVEL)
-    return 0 if summary is None else summary.left_out
 
 
 def chance_level(entry: Entry, metric: str) -> float | None:
     """The score that guessing reaches; None for results that do not name their classes.
 
-    For accuracy it is the share of the most frequent class, which always answering it reaches; for balanced accuracy and the worst
-    group 1 / classes, as of uniform guesses.
+    Always answering the most frequent class reaches its share in accuracy. Uniform guesses reach 1 / classes in balanced accuracy
+    and in the worst group.
     """
-    name = "majority" if metric == "accuracy" else "classes"
-    told = [float(item[name]) for item in entry.metrics.values() if item.get(name)]
-    return None if not told else max(told) if metric == "accuracy" else 1 / max(told)
+    name = METRICS[metric].chance if metric in METRICS else None
+    found = [float(item[name]) for item in entry.metrics.values() if item.get(name)] if name else []
+    return None if not found else max(found) if name == "majority" else 1 / max(found)
 
 
 def at_chance(entry: Entry, metric: str) -> str | None:
@@ -121,7 +102,7 @@ def at_chance(entry: Entry, metric: str) -> str | None:
     None where the classes are unknown. At chance a model may have learnt nothing; below it, it is misled and has learnt something.
     The worst group of a model that guesses is the lowest of many, below 1 / classes: there what does not lie above is "at".
     """
-    summary, chance = entry.summary(metric, LEVEL), chance_level(entry, metric)
+    summary, chance = entry.summary(metric), chance_level(entry, metric)
     if summary is None or chance is None:
         return None
     low, high = (summary.mean if end is None else end for end in (summary.low, summary.high))
@@ -141,7 +122,7 @@ def chance_words(entry: Entry, metric: str) -> str:
     return f"below chance here (guessing reaches {level}): it is misled, and a method that only guessed would gain on it too"
 
 
-def chance_notes(found: Results, place: Place, reference: str, metric: str = "accuracy") -> list[str]:
+def chance_notes(found: Results, place: Place, reference: str, metric: str) -> list[str]:
     """Under which shifts the reference is no better than guessing, so that a difference to it says little of robustness."""
     under: dict[str, list[str]] = {}
     for shift in found.shifts(place):
@@ -154,11 +135,9 @@ def chance_notes(found: Results, place: Place, reference: str, metric: str = "ac
 def set_notes(found: Results, place: Place) -> list[str]:
     """How many rows the evaluation set has."""
     rows = {shift: largest(entry, "n") for (shift, _), entry in found.at(place).items() if entry.metrics}
-    if not rows:
-        return []
     if len(set(rows.values())) == 1:
         return [f"The set {place.set} has {next(iter(rows.values()))} rows."]
-    return [f"Rows of the set {place.set}: {', '.join(f'{shift} {n}' for shift, n in rows.items())}."]
+    return [f"Rows of the set {place.set}: {', '.join(f'{shift} {n}' for shift, n in rows.items())}."] if rows else []
 
 
 def rule_notes(place: Place, grid: bool) -> list[str]:
@@ -166,12 +145,8 @@ def rule_notes(place: Place, grid: bool) -> list[str]:
     rule = choosing_rule(place.rule)
     if place.rule == "last":
         return ["The model after the last step" + (f"; the point chosen by {rule.words} on the set {rule.set}." if grid else ".")]
-    if place.rule in ORACLES:
-        return oracle_notes(place)
-    return [
-        f"{'Step and point are' if grid else 'The step is'} chosen by {rule.words} on the set {rule.set}.",
-        *oracle_notes(place),
-    ]
+    chosen = f"{'Step and point are' if grid else 'The step is'} chosen by {rule.words} on the set {rule.set}."
+    return [*([] if place.rule in ORACLES else [chosen]), *oracle_notes(place)]
 
 
 def oracle_notes(place: Place) -> list[str]:
@@ -192,13 +167,12 @@ def points_tried(found: Results, place: Place, reference: str) -> tuple[dict[str
         tried.setdefault(method, set()).add(entry.tried)
     if all(counts == {1} for counts in tried.values()):
         return {}, []
-    methods = found.methods(place, reference)
     shown: dict[str, Cell] = {}
-    for method in methods:
+    for method in found.methods(place, reference):
         counts = sorted(tried.get(method, ()))
         shown[method] = None if not counts else counts[0] if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
     own = shown.get(reference)
-    other = [f"{method} {shown[method]}" for method in methods if shown[method] not in (own, None)]
+    other = [f"{method} {count}" for method, count in shown.items() if count not in (own, None)]
     if not other:
         return shown, []
     return shown, [
@@ -209,22 +183,19 @@ def points_tried(found: Results, place: Place, reference: str) -> tuple[dict[str
 
 def entry_notes(found: Results, place: Place) -> list[str]:
     """The runs that diverged, chose among fewer points than planned, or are left out."""
-
-    def listed(name: str) -> str:
-        lines = []
-        for (shift, method), entry in found.at(place).items():
-            seeds = getattr(entry, name)
-            if seeds:
-                lines.append(f"{method} under {shift} (seed {', '.join(map(str, seeds))})")
-        return "; ".join(lines)
-
+    unscored = f"Left out, since the set {choosing_rule(place.rule).set} that chooses the point was not scored"
     notes = []
-    if text := listed("diverged"):
-        notes.append(f"Diverged, and counted as scored: {text}.")
-    if text := listed("partial"):
-        notes.append(f"Chosen among fewer points than planned, the others have no scores: {text}.")
-    if text := listed("undecided"):
-        notes.append(f"Left out, since the set {choosing_rule(place.rule).set} that chooses the point was not scored: {text}.")
+    for name, words in (
+        ("diverged", "Diverged, and counted as scored"),
+        ("partial", "Chosen among fewer points than planned, the others have no scores"),
+        ("undecided", unscored),
+    ):
+        listed = [
+            f"{method} under {shift} (seed {', '.join(map(str, seeds))})"
+            for (shift, method), entry in found.at(place).items()
+            if (seeds := getattr(entry, name))
+        ]
+        notes += [f"{words}: {'; '.join(listed)}."] if listed else []
     return notes
 
 
@@ -244,5 +215,4 @@ def doubt_notes(found: Results, place: Place) -> list[str]:
 
 def largest(entry: Entry, metric: str) -> int | None:
     """The largest whole number that any seed has for the metric; None where none has it."""
-    found = [int(item[metric]) for item in entry.metrics.values() if item.get(metric) is not None]
-    return max(found, default=None)
+    return max((int(item[metric]) for item in entry.metrics.values() if item.get(metric) is not None), default=None)

@@ -1,6 +1,7 @@
 """One self-contained web page of a store's studies: figures, the tables that stand behind them, what was run and how.
 
 The page holds everything that it shows: no file beside it, no network. Its tables are those that `crosswind report` prints.
+A section is one function of a `StudyRecord`, listed in `_SECTIONS`; the template shows whatever figures, tables and texts it holds.
 """
 
 from __future__ import annotations
@@ -9,36 +10,35 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports import figures as draw
-from crosswind.reports import overviews
-from crosswind.reports.bundle import runtime
+from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
-from crosswind.reports.costs import costs, said_of, time_table
-from crosswind.reports.drawing import THEMES, Figure, unique_names
-from crosswind.reports.gather import ShiftDraw, StudyRecord, damage_named, no_collection
-from crosswind.reports.layout import is_numeric, shown
+from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
 from crosswind.reports.results import LEVEL, Place
-from crosswind.reports.tables import Table, run_table
+from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
+from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
+from crosswind.reports.tables import Table, distinct
 
 if TYPE_CHECKING:
-    from jinja2 import Template
     from markupsafe import Markup
 
-__all__ = ["study_figures", "study_page", "write_page"]
-
 _OPEN_PLACES = 3
+_VALUES_SHOWN = 24
 _SPECIAL = re.compile(r"""[&<>'"]""")
 
 
 @dataclass
-class _Group:
-    """What is shown together. With a `title` it can be folded; `cards` stand side by side."""
+class Group:
+    """What is shown together. With a `title` it can be folded; figures of `cards` stand side by side.
+
+    `figures` come with the tables of their numbers, `texts` are pairs of title and content to copy.
+    """
 
     title: str = ""
     intro: list[str] = field(default_factory=list)
@@ -50,10 +50,17 @@ class _Group:
 
 
 @dataclass
-class _Section:
+class Section:
+    """A titled part of a study's page. One without groups is left out."""
+
     title: str
     intro: list[str]
-    groups: list[_Group]
+    groups: list[Group]
+
+    @property
+    def slug(self) -> str:
+        """The title as the end of an element's id."""
+        return re.sub("[^a-z]+", "-", self.title.lower())
 
 
 def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
@@ -67,9 +74,8 @@ def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
 
 
 def study_figures(studies: Iterable[StudyRecord]) -> list[Figure]:
-    """Every figure of the page, in its order, with names that differ."""
-    found = [figure for study in studies for section in _sections(study) for group in section.groups for figure, _ in group.figures]
-    return unique_names(found)
+    """Every figure of the page, in its order, with names that differ and are fit for files."""
+    return _named_figures([section for study in studies for section in _sections(study)])
 
 
 def study_page(studies: Sequence[StudyRecord], store: str) -> str:
@@ -78,130 +84,73 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
 
     from crosswind import __version__
 
-    laid = []
-    for study in studies:
+    views = []
+    for position, study in enumerate(studies, 1):
         with damage_named(store, study.name):
-            laid.append((study, _sections(study)))
-    figures = [figure for _, sections in laid for section in sections for group in section.groups for figure, _ in group.figures]
-    named = iter(unique_names(figures))
-    specs: dict[str, Any] = {}
-    entries = []
-    for position, (study, sections) in enumerate(laid):
-        with damage_named(store, study.name):
-            entries.append(_study_entry(study, sections, position, named, specs))
-    template, css, js = _template()
-    return template.render(
+            views.append(_view(study, f"study-{position}"))
+    figures = _named_figures([section for view in views for section in view["sections"]])
+    specs = {item.name: {name: getattr(item, name) for name in ("spec", "fit", "panels", "names")} for item in figures}
+    # Inside a script element only "<" can end it or begin a comment; JSON may write it as an escape.
+    data = json.dumps({"themes": THEMES, "figures": specs}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    page = templates().get_template("page.html.j2")
+    rendered: str = page.render(
         title=studies[0].name if len(studies) == 1 else f"{len(studies)} studies",
-        studies=entries,
+        studies=views,
         store=store,
         version=__version__,
-        written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        css=Markup(css),
-        js=Markup(js),
+        written=_moment(time.time()),
         runtime=Markup(runtime()),
-        figures=Markup(_script_json({"themes": THEMES, "figures": specs})),
+        figures=Markup(data),
+        body=_table_body,
     )
+    return rendered
 
 
-@cache
-def _template() -> tuple[Template, str, str]:
-    """The page without what it shows, its style and its script."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    source = PackageLoader("crosswind.reports", "template")
-    environment = Environment(loader=source, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    css, js = (source.get_source(environment, name)[0] for name in ("page.css", "page.js"))
-    return environment.get_template("page.html.j2"), css, js
-
-
-def _script_json(value: Any) -> str:
-    # Inside a script element only "<" can end it or begin a comment; JSON may write it as an escape.
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-# -- what the template is given -----------------------------------------------------------------------------------------------
-
-
-def _study_entry(
-    study: StudyRecord, sections: Sequence[_Section], position: int, named: Any, specs: dict[str, Any]
-) -> dict[str, Any]:
-    key = f"study-{position + 1}"
-    listed = []
-    for section in sections:
-        name = f"{key}-{re.sub('[^a-z]+', '-', section.title.lower())}"
-        groups = []
-        for group in section.groups:
-            drawn = []
-            for _, tables in group.figures:
-                figure = next(named)
-                specs[figure.name] = {"spec": figure.spec, "fit": figure.fit, "panels": figure.panels, "names": figure.names}
-                drawn.append({**_plain(figure), "tables": [_table_entry(table) for table in tables]})
-            texts = [
-                {"title": title, "content": content, "id": f"{name}-{number + 1}"}
-                for number, (title, content) in enumerate(group.texts)
-            ]
-            groups.append(
-                {
-                    "title": group.title,
-                    "intro": group.intro,
-                    "open": group.open,
-                    "cards": group.cards,
-                    "figures": drawn,
-                    "tables": [_table_entry(table) for table in group.tables],
-                    "texts": texts,
-                }
-            )
-        listed.append({"id": name, "title": section.title, "intro": section.intro, "groups": groups})
-    about = str(study.resolved.get("about") or "")
-    return {
-        "id": key,
-        "name": study.name,
-        "about": about,
-        "tiles": _tiles(study),
-        "facts": _facts(study),
-        "remarks": _remarks(study),
-        "sections": listed,
-    }
-
-
-def _plain(figure: Figure) -> dict[str, str]:
-    return {name: getattr(figure, name) for name in ("name", "title", "caption", "description", "fit")}
-
-
-def _table_entry(table: Table) -> dict[str, Any]:
-    return {"name": table.name, "title": table.title, "notes": table.notes, "body": _table_body(table)}
+def _named_figures(sections: Iterable[Section]) -> list[Figure]:
+    figures = [figure for section in sections for group in section.groups for figure, _ in group.figures]
+    plain = [re.sub(r"[^a-z0-9.]+", "-", figure.name.lower()).strip("-.") or "figure" for figure in figures]
+    for figure, name in zip(figures, distinct(plain), strict=True):
+        figure.name = name
+    return figures
 
 
 def _table_body(table: Table) -> Markup:
     # Made here and not in the template: of a large study these are hundreds of thousands of cells.
     from markupsafe import Markup, escape
 
-    cells = [[shown(cell) for cell in row] for row in table.rows]
-    right = [is_numeric([row[i] for row in cells]) for i in range(len(table.columns))]
-    marks = ["" if numeric else ' class="t"' for numeric in right]
+    marks = ["" if numeric else ' class="t"' for numeric in table.numeric]
     heads = "".join(f'<th scope="col"{mark}>{escape(name)}</th>' for mark, name in zip(marks, table.columns, strict=True))
-    starts = [f'<th scope="row"{mark}>' if i < table.keys else f"<td{mark}>" for i, mark in enumerate(marks)]
-    ends = ["</th>" if i < table.keys else "</td>" for i in range(len(marks))]
+    ends = ["th" if i < table.keys else "td" for i in range(len(marks))]
+    starts = [f'<th scope="row"{mark}>' if end == "th" else f"<td{mark}>" for mark, end in zip(marks, ends, strict=True)]
     lines = []
-    for row in cells:
+    for row in table.cells:
         # Most rows have nothing to escape, and to look costs less than to escape each cell.
         safe: Any = escape if _SPECIAL.search("".join(row)) else str
         # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
         parts = [
-            f"{start}{safe(cell if numeric else cell.strip())}{end}"
-            for start, cell, numeric, end in zip(starts, row, right, ends, strict=True)
+            f"{start}{safe(cell if numeric else cell.strip())}</{end}>"
+            for start, cell, numeric, end in zip(starts, row, table.numeric, ends, strict=True)
         ]
         lines.append(f"<tr>{''.join(parts)}</tr>")
     return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(Markup(heads), Markup("\n".join(lines)))
 
 
-def _tiles(study: StudyRecord) -> list[dict[str, Any]]:
+# -- the head of a study ------------------------------------------------------------------------------------------------------
+
+
+def _view(study: StudyRecord, key: str) -> dict[str, Any]:
+    """What the template is given of a study."""
     counts = Counter(str(run["status"]) for run in study.runs)
-    tiles = [{"value": f"{counts['finished']:,}", "words": f"of {len(study.runs):,} runs finished"}]
-    tiles += [
-        {"value": f"{counts[state]:,}", "words": state} for state in ("diverged", "failed", "running", "pending") if counts[state]
-    ]
-    return tiles
+    others = [(f"{counts[state]:,}", state) for state in ("diverged", "failed", "running", "pending") if counts[state]]
+    return {
+        "id": key,
+        "name": study.name,
+        "about": str(study.resolved.get("about") or ""),
+        "tiles": [(f"{counts['finished']:,}", f"of {len(study.runs):,} runs finished"), *others],
+        "facts": _facts(study),
+        "remarks": _remarks(study),
+        "sections": _sections(study),
+    }
 
 
 def _facts(study: StudyRecord) -> list[tuple[str, str]]:
@@ -209,17 +158,20 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     for run in study.runs:
         for name, value in run["labels"].items():
             axes.setdefault(name, {})[str(value)] = None
-    out = []
+    facts = []
     for name, title in (("data", "Data"), ("shift", "Shifts"), ("size", "Sizes"), ("model", "Models"), ("method", "Methods")):
         values = [value for value in axes.get(name, {}) if value]
-        out.append((title, ", ".join(values[:24]) + (f" and {len(values) - 24} more" if len(values) > 24 else "")))
-    out.append(("Seeds", ", ".join(list(axes.get("seed", {}))[:24])))
-    if len(splits := list(axes.get("split_seed", {}))) > 1:
-        out.append(("Split seeds", ", ".join(splits[:24])))
-    out.append(("Compared with", study.reference))
-    out.append(("Selection", ", ".join(study.rules)))
-    out.append(("First planned", _moment(study.created)))
-    return [(title, value) for title, value in out if value]
+        more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
+        facts.append((title, ", ".join(values[:_VALUES_SHOWN]) + more))
+    splits = list(axes.get("split_seed", {}))[:_VALUES_SHOWN]
+    facts += [
+        ("Seeds", ", ".join(list(axes.get("seed", {}))[:_VALUES_SHOWN])),
+        ("Split seeds", ", ".join(splits) if len(splits) > 1 else ""),
+        ("Compared with", study.reference),
+        ("Selection", ", ".join(study.rules)),
+        ("First planned", _moment(study.created)),
+    ]
+    return [(title, value) for title, value in facts if value]
 
 
 def _moment(seconds: float) -> str:
@@ -231,20 +183,20 @@ def _moment(seconds: float) -> str:
 
 
 def _remarks(study: StudyRecord) -> list[str]:
-    compared = marked = 0
-    for place in list(study.tables):
-        for (shift, method), entry in study.found.at(place).items():
-            base = study.found.at(place).get((shift, study.reference))
-            difference = entry.difference(base, "accuracy", LEVEL) if base is not None and method != study.reference else None
-            if difference is not None and difference.n > 1:
-                compared += 1
-                marked += difference.excludes_zero
+    differences = [
+        difference
+        for place in study.tables
+        for (shift, method), entry in study.found.at(place).items()
+        if method != study.reference
+        and (difference := entry.difference(study.found.at(place).get((shift, study.reference)), HEADLINE.name)) is not None
+        and difference.n > 1
+    ]
     lines = []
-    if compared:
+    if differences:
         lines.append(
-            f"{marked} of {compared} differences to {study.reference} in accuracy have a 95% interval that excludes 0; where "
-            f"nothing differs, about {compared * (1 - LEVEL):.2g} would by chance. An interval that holds 0 does not show that "
-            "nothing differs."
+            f"{sum(item.excludes_zero for item in differences)} of {len(differences)} differences to {study.reference} in "
+            f"{HEADLINE.words} have a 95% interval that excludes 0; where nothing differs, about "
+            f"{len(differences) * (1 - LEVEL):.2g} would by chance. An interval that holds 0 does not show that nothing differs."
         )
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
     if waiting:
@@ -255,46 +207,31 @@ def _remarks(study: StudyRecord) -> list[str]:
 # -- sections -----------------------------------------------------------------------------------------------------------------
 
 
-def _sections(study: StudyRecord) -> list[_Section]:
-    places = list(study.tables)
-    made = [
-        _claims(study),
-        _shifts(study),
-        _results(study, places),
-        _ranks(study, places),
-        _rules(study, places),
-        _time(study),
-        _runs(study),
-    ]
-    return [*(section for section in made if section is not None and section.groups), _specification(study)]
-
-
-def _claims(study: StudyRecord) -> _Section | None:
+def _claims(study: StudyRecord) -> Section:
     table = claim_table(study.name, study.claims)
-    return None if table is None else _Section("Claims", [], [_Group(tables=[table])])
+    return Section("Claims", [], [Group(tables=[table])] if table is not None else [])
 
 
-def _shifts(study: StudyRecord) -> _Section | None:
+def _shifts(study: StudyRecord) -> Section:
     together: dict[tuple[str, str], list[ShiftDraw]] = {}
     for item in study.draws:
         together.setdefault((item.data, item.size), []).append(item)
-    groups: list[_Group] = []
+    groups: list[Group] = []
     for (data, size), some in together.items():
-        cells = [cell for item in some for table in item.train.tables.values() for cell in table]
-        most = max([1.0, *(max(cell.planned, cell.realised) for cell in cells)])
-        group = _Group(", ".join(part for part in (data, size and f"size {size}") if part), cards=True, open=not groups)
-        group.figures = [(draw.draw_map(item, item.train, most), overviews.cell_tables(item.train, item.label)) for item in some]
+        most = max(1.0, *(max(counts) for item in some for cells in item.train.tables.values() for counts in cells.values()))
+        group = Group(", ".join(filter(None, (data, size and f"size {size}"))), cards=True, open=not groups)
+        group.figures = [(draw.draw_map(item, item.train, most), cell_tables(item.train, item.label)) for item in some]
         held = some[0].test
         if held is not None and all(item.test == held for item in some):
-            peak = max(max(cell.planned, cell.realised) for table in held.tables.values() for cell in table)
+            peak = max(max(counts) for cells in held.tables.values() for counts in cells.values())
             # A set that is even all over looks even, not full: its colour is the middle of the scale.
             figure = draw.draw_map(some[0], held, max(1.0, 2 * peak), "test rows")
-            group.figures.append((figure, overviews.cell_tables(held, some[0].label)))
-        told: dict[str, list[str]] = {}
+            group.figures.append((figure, cell_tables(held, some[0].label)))
+        remarks: dict[str, list[str]] = {}
         for item in some:
             for line in (*item.notes, *item.warnings):
-                told.setdefault(line, []).append(item.shift)
-        group.intro = [f"{', '.join(names)}: {line}." for line, names in told.items()]
+                remarks.setdefault(line, []).append(item.shift)
+        group.intro = [f"{', '.join(names)}: {line}." for line, names in remarks.items()]
         groups.append(group)
     intro = [
         "Training rows by the label and each attribute, one pair of panels an attribute. Planned is what the shift's weights ask "
@@ -305,80 +242,85 @@ def _shifts(study: StudyRecord) -> _Section | None:
         intro.append(
             f"{study.draws_left_out} draws are not shown: no run of them is done, their files are not here, or they are too many."
         )
-    return _Section("Shifts", intro, groups) if groups else None
+    return Section("Shifts", intro, groups)
 
 
-def _results(study: StudyRecord, places: Sequence[Place]) -> _Section | None:
-    groups: list[_Group] = []
-    for place in places:
-        tables = study.tables[place]
-        group = _Group(_heading(place), open=len(groups) < _OPEN_PLACES)
-        change = draw.change_map(study.found, place, study.reference)
-        if change is not None:
-            group.figures.append((change, [tables["difference"]]))
-        strips = draw.seed_strips(study.found, place, study.reference)
-        if strips is not None:
-            group.figures.append((strips, [tables["accuracy"], overviews.seed_table(study.found, place, study.reference)]))
-        worst = draw.worst_map(study.found, place, study.reference)
-        if worst is not None:
-            group.figures.append((worst, [tables["worst-group"]]))
-        if "calibration" in tables:
-            group.tables.append(tables["calibration"])
+def _scores(study: StudyRecord) -> Section:
+    groups: list[Group] = []
+    for place, tables in study.tables.items():
+        rest = dict(tables)
+        group = Group(_heading(place), open=len(groups) < _OPEN_PLACES)
+        for make, names in (
+            (draw.change_map, ("difference",)),
+            (draw.seed_strips, (HEADLINE.slug,)),
+            (draw.worst_map, ("worst-group",)),
+        ):
+            behind = [rest.pop(name) for name in names if name in rest]
+            figure = make(study.found, place, study.reference)
+            if make is draw.seed_strips:
+                behind.append(seed_table(study.found, place, study.reference))
+            if figure is not None:
+                group.figures.append((figure, behind))
+        group.tables = list(rest.values())  # of metrics that have no figure
         groups.append(group)
-    return _Section("Accuracy", [], groups)
+    return Section("Accuracy", [], groups)
 
 
-def _ranks(study: StudyRecord, places: Sequence[Place]) -> _Section | None:
-    found = overviews.ranking(study.found, places)
-    group = _Group(figures=[(draw.rank_dots(item), [overviews.rank_table(item)]) for item in found])
-    return _Section("Ranks", [], [group]) if found else None
+def _ranks(study: StudyRecord) -> Section:
+    figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.found, list(study.tables))]
+    return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
-def _rules(study: StudyRecord, places: Sequence[Place]) -> _Section | None:
-    groups: list[_Group] = []
-    for place in dict.fromkeys(place._replace(rule="") for place in places):
-        some = overviews.rules_at(study.found, place)
-        table = overviews.rule_table(study.found, place, study.reference)
-        figure = draw.rule_dots(study.found, some, study.reference)
-        if table is not None and figure is not None:
-            groups.append(_Group(_heading(place), figures=[(figure, [table])], open=not groups))
+def _rules(study: StudyRecord) -> Section:
+    groups: list[Group] = []
+    for anywhere in dict.fromkeys(place._replace(rule="") for place in study.tables):
+        # Under every rule that the store has scores of, oracles last.
+        places = [place for place in study.found.places if place._replace(rule="") == anywhere]
+        figure = draw.rule_dots(study.found, places, study.reference) if len(places) > 1 else None
+        if figure is not None:
+            table = rule_table(study.found, places, study.reference)
+            groups.append(Group(_heading(anywhere), figures=[(figure, [table])], open=not groups))
     intro = [
         f"The study reports {', '.join(study.rules)}. Every rule that the store has scores of is set beside it here, to show how "
         "much hangs on the choice; choosing a rule after seeing this is choosing by the test rows."
     ]
-    return _Section("Selection rules", intro, groups)
+    return Section("Selection rules", intro, groups)
 
 
-def _time(study: StudyRecord) -> _Section | None:
+def _time(study: StudyRecord) -> Section:
     items = costs(study.runs)
-    figure, said = draw.time_bars(items), said_of(items)
-    if figure is None:
-        return None
-    group = _Group(figures=[(figure, [])], tables=[time_table(items, sentence=False)])
-    return _Section("Where the time went", [said] if said else [], [group])
+    figure, table, sentence = draw.time_bars(items), time_table(items, sentence=False), largest_part(items)
+    figures: list[tuple[Figure, list[Table]]] = [] if figure is None else [(figure, [])]
+    groups = [] if table is None else [Group(figures=figures, tables=[table])]
+    return Section("Where the time went", [sentence] if sentence else [], groups)
 
 
-def _runs(study: StudyRecord) -> _Section:
-    states = run_table(study.found)
-    trouble, warnings = overviews.trouble_table(study.runs), overviews.warning_table(study.runs)
+def _runs(study: StudyRecord) -> Section:
+    trouble = trouble_table(study.runs)
     # The reasons stand in a table of their own here, not in the notes.
-    kept = tuple(note for note in states.notes if not note.startswith(("failed: ", "diverged: ", "and ")))
-    tables = [Table(states.name, states.title, states.columns, states.rows, kept, states.keys)]
-    tables += [table for table in (trouble, warnings) if table is not None]
+    tables = [run_table(study.found, reasons=False), trouble, warning_table(study.runs)]
     intro = [] if trouble else ["No run failed and none diverged."]
-    return _Section("Runs", intro, [_Group(tables=tables)])
+    return Section("Runs", intro, [Group(tables=[table for table in tables if table is not None])])
 
 
-def _specification(study: StudyRecord) -> _Section:
-    texts = [("The study as given", _yaml(study.given)), ("The study with every default", _yaml(study.resolved))]
-    texts.append(
-        ("Versions", "\n".join(_versions(versions, number) for versions, number in study.versions) or "no run is done yet")
-    )
-    return _Section("Specification and versions", [], [_Group(texts=texts)])
+def _specification(study: StudyRecord) -> Section:
+    versions = [
+        ", ".join(f"{name} {value}" for name, value in named.items()) + f"  ({runs:,} run{'s' if runs != 1 else ''})"
+        for named, runs in study.versions
+    ]
+    texts = [
+        ("The study as given", _yaml(study.given)),
+        ("The study with every default", _yaml(study.resolved)),
+        ("Versions", "\n".join(versions) or "no run is done yet"),
+    ]
+    return Section("Specification and versions", [], [Group(texts=texts)])
 
 
-def _versions(versions: Mapping[str, str], runs: int) -> str:
-    return ", ".join(f"{name} {value}" for name, value in versions.items()) + f"  ({runs:,} run{'s' if runs != 1 else ''})"
+_SECTIONS: tuple[Callable[[StudyRecord], Section], ...] = (_claims, _shifts, _scores, _ranks, _rules, _time, _runs, _specification)
+
+
+def _sections(study: StudyRecord) -> list[Section]:
+    return [section for make in _SECTIONS if (section := make(study)).groups]
 
 
 def _yaml(value: Any) -> str:
@@ -388,11 +330,5 @@ def _yaml(value: Any) -> str:
 
 
 def _heading(place: Place) -> str:
-    parts = [
-        place.data,
-        place.size and f"size {place.size}",
-        place.model,
-        f"set {place.set}",
-        place.rule and f"selection {place.rule}",
-    ]
-    return ", ".join(part for part in parts if part)
+    rule = place.rule and f"selection {place.rule}"
+    return ", ".join(filter(None, (place.data, place.size and f"size {place.size}", place.model, f"set {place.set}", rule)))

@@ -1,4 +1,4 @@
-"""Results of runs brought into order for reports: one point chosen where a grid was searched, scores by seed, counts of runs.
+"""Results of runs in order for reports: one point chosen where a grid was searched, scores by seed, counts of runs.
 
 A result is one mapping a (run, rule, set): study, data, shift, size, model, method, point, seed, split_seed, rule, set, status,
 reason and metrics. A run without scores (failed, not yet run) is one mapping without rule and set.
@@ -7,15 +7,13 @@ reason and metrics. A run without scores (failed, not yet run) is one mapping wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
 from crosswind.training.selection import ORACLES, RULES, Rule
-
-__all__ = ["LEVEL", "Entry", "Place", "Results", "Run", "arrange", "choosing_rule"]
 
 LEVEL = 0.95
 """The level of every interval in a report."""
@@ -52,9 +50,8 @@ class Run(NamedTuple):
 class Entry:
     """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of several split seeds.
 
-    `tried` points were planned; `chosen` names the point of each seed; `partial` seeds chose among fewer points than were
-    planned; `undecided` seeds had several points and no validation accuracy to choose by, and are left out; `diverged` seeds
-    count as scored.
+    `tried` points were planned; `chosen` names the point of each seed. `partial` seeds chose among fewer points than planned.
+    `undecided` seeds had several points and no validation score to choose by; they are left out. `diverged` seeds count as scored.
     """
 
     role: str = "test"
@@ -64,8 +61,9 @@ class Entry:
     partial: list[int | Seeds] = field(default_factory=list)
     undecided: list[int | Seeds] = field(default_factory=list)
     diverged: list[int | Seeds] = field(default_factory=list)
-    summaries: dict[tuple[str, float, int], Summary | None] = field(default_factory=dict, repr=False, compare=False)
-    differences: dict[Any, tuple[Entry, Difference | None]] = field(default_factory=dict, repr=False, compare=False)
+    # Tables, figures and notes ask for the same statistics; an entry does not change once results are in order.
+    _summaries: dict[str, Summary | None] = field(default_factory=dict, repr=False, compare=False)
+    _differences: dict[Any, tuple[Difference | None, Entry]] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
@@ -73,35 +71,35 @@ class Entry:
 
     @property
     def doubts(self) -> dict[str, list[int | Seeds]]:
-        """What the runs told their reader to doubt, a sentence each, and the seeds that said it."""
+        """The seeds whose run told its reader to doubt it, by the sentence that it told."""
         found: dict[str, list[int | Seeds]] = {}
         for seed, item in self.metrics.items():
-            told = item.get("doubts")
-            for text in told if isinstance(told, list) else ():
+            sentences = item.get("doubts")
+            for text in sentences if isinstance(sentences, list) else ():
                 found.setdefault(str(text), []).append(seed)
         return found
 
     @property
     def doubted(self) -> int:
-        """How many seeds have a run that told its reader to doubt it."""
+        """The number of seeds with a run that told its reader to doubt it."""
         return len({seed for seeds in self.doubts.values() for seed in seeds})
 
-    def summary(self, metric: str, level: float = 0.95) -> Summary | None:
+    def summary(self, metric: str) -> Summary | None:
         """Mean and interval over seeds (and split seeds), or None where no run has the metric."""
-        # Tables, figures and notes all ask for it; an entry does not change once results are in order.
-        key = (metric, level, len(self.metrics))
-        if key not in self.summaries:
+        if metric not in self._summaries:
             values = self.values(metric)
-            self.summaries[key] = over_runs(values, level) if values else None
-        return self.summaries[key]
+            self._summaries[metric] = over_runs(values, LEVEL) if values else None
+        return self._summaries[metric]
 
-    def difference(self, reference: Entry, metric: str, level: float = 0.95) -> Difference | None:
-        """Difference to the reference, paired by seed; None where they share no seed."""
-        key = (id(reference), metric, level, len(self.metrics), len(reference.metrics))
-        if key not in self.differences:
-            # The other side is kept beside the result, so that its id cannot become another's.
-            self.differences[key] = (reference, paired(reference.values(metric), self.values(metric), level))
-        return self.differences[key][1]
+    def difference(self, reference: Entry | None, metric: str) -> Difference | None:
+        """Difference to the reference, paired by seed; None without a reference or where they share no seed."""
+        if reference is None:
+            return None
+        key = (id(reference), metric)
+        if key not in self._differences:
+            # The reference is kept beside the result, so that its id cannot become another's.
+            self._differences[key] = (paired(reference.values(metric), self.values(metric), LEVEL), reference)
+        return self._differences[key][0]
 
 
 @dataclass(frozen=True)
@@ -130,10 +128,25 @@ class Results:
         found = self.planned[place.study, place.data, place.size, place.model]["method"]
         return sorted(found, key=lambda method: method != reference)
 
+    def grid(self, place: Place, reference: str) -> Iterator[tuple[str, str, Entry | None]]:
+        """(shift, method, entry) of everything planned for a place, shift by shift; None without a result."""
+        for shift in self.shifts(place):
+            for method in self.methods(place, reference):
+                yield shift, method, self.at(place).get((shift, method))
+
+    def has(self, place: Place, metric: str) -> bool:
+        """Whether some run at the place has the metric."""
+        return any(entry.values(metric) for entry in self.at(place).values())
+
 
 def choosing_rule(rule: str) -> Rule:
     """The validation set and the score by which a rule chooses among the points of a grid; `last` by accuracy on `validation`."""
     return RULES.get(rule, Rule("validation"))
+
+
+def rule_title(rule: str) -> str:
+    """The rule as columns and legends name it."""
+    return f"{rule} (ORACLE)" if rule in ORACLES else rule
 
 
 def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
@@ -147,23 +160,22 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     # The results of one run follow each other: what they share is looked at once. A large study has many thousand.
     for named, some in groupby(results, key=_names_run):
         run = _run_of(named)
-        rules = scored.get(run, {})
         for item in some:
-            state = (str(item["status"]), str(item.get("reason") or ""))
+            runs[run] = (str(item["status"]), str(item.get("reason") or ""))
             if item.get("rule") is None or item.get("metrics") is None:
                 continue
-            sets = rules.setdefault(str(item["rule"]), {})
+            sets = scored.setdefault(run, {}).setdefault(str(item["rule"]), {})
             if item["set"] in sets:
                 raise ValueError(f"two results for {run}, rule {item['rule']}, set {item['set']}")
             sets[str(item["set"])] = item["metrics"]
-        runs[run] = state
-        if rules:
-            scored[run] = rules
 
     several = len({run.split_seed for run in runs}) > 1
-    planned: dict[tuple[str, ...], dict[str, None]] = {}
+    points: dict[tuple[str, ...], dict[str, None]] = {}
+    planned: dict[tuple[str, str, str, str], dict[str, dict[str, None]]] = {}
     for run in runs:
-        planned.setdefault(run[:6], {})[run.point] = None
+        points.setdefault(run[:6], {})[run.point] = None
+        axes = planned.setdefault((run.study, run.data, run.size, run.model), {"shift": {}, "method": {}})
+        axes["shift"][run.shift] = axes["method"][run.method] = None
     candidates: dict[tuple[tuple[str, ...], int | Seeds, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
     for run, rules in scored.items():
         for rule, sets in rules.items():
@@ -171,37 +183,28 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
             candidates.setdefault((run[:6], seeds, rule), {})[run] = sets
 
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
-    for (group, seed, rule), points in candidates.items():
-        tried = len(planned[group])
-        best = _choose(points, tried, choosing_rule(rule))
-        any_run = best or next(iter(points))
-        pair = (any_run.shift, any_run.method)
-        partial, diverged = len(points) < tried, best is not None and runs[best][0] == "diverged"
-        for set_name, metrics in points[any_run].items():
-            at = entries.setdefault(Place(any_run.study, any_run.data, any_run.size, any_run.model, set_name, rule), {})
-            entry = at.get(pair)
+    for (group, seed, rule), found in candidates.items():
+        tried = len(points[group])
+        best = next(iter(found)) if tried == 1 else _choose(found, choosing_rule(rule))
+        run = best or next(iter(found))
+        for set_name, metrics in found[run].items():
+            at = entries.setdefault(Place(run.study, run.data, run.size, run.model, set_name, rule), {})
+            entry = at.get((run.shift, run.method))
             if entry is None:
-                entry = at[pair] = Entry(tried=tried)
+                entry = at[run.shift, run.method] = Entry(tried=tried)
             entry.role = _role(set_name, metrics)
             if best is None:
                 entry.undecided.append(seed)
                 continue
-            entry.metrics[seed] = metrics
-            entry.chosen[seed] = best.point
-            if partial:
+            entry.metrics[seed], entry.chosen[seed] = metrics, best.point
+            if len(found) < tried:
                 entry.partial.append(seed)
-            if diverged:
+            if runs[best][0] == "diverged":
                 entry.diverged.append(seed)
-    axes: dict[tuple[str, str, str, str], dict[str, dict[str, None]]] = {}
-    for run in runs:
-        own = axes.setdefault((run.study, run.data, run.size, run.model), {"shift": {}, "method": {}})
-        own["shift"][run.shift] = own["method"][run.method] = None
-    return Results({place: entries[place] for place in _ordered(list(entries))}, runs, axes)
+    return Results({place: entries[place] for place in _ordered(list(entries))}, runs, planned)
 
 
-def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], tried: int, rule: Rule) -> Run | None:
-    if tried == 1:
-        return next(iter(points))
+def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -> Run | None:
     found = {run: sets[rule.set] for run, sets in points.items() if rule.set in sets}
     if len(found) < len(points):
         return None
@@ -222,14 +225,12 @@ def _role(set_name: str, metrics: Mapping[str, Any]) -> str:
 
 
 def _ordered(seen: Sequence[Place]) -> list[Place]:
-    def first(name: str) -> dict[str, int]:
-        return {value: i for i, value in enumerate(dict.fromkeys(getattr(place, name) for place in seen))}
-
-    orders = {name: first(name) for name in ("study", "data", "size", "model", "set")}
+    columns = list(zip(*seen, strict=True))[:5]
+    ranks = [{value: i for i, value in enumerate(dict.fromkeys(column))} for column in columns]
 
     def key(place: Place) -> tuple[Any, ...]:
         rule = _RULE_ORDER.index(place.rule) if place.rule in _RULE_ORDER else len(_RULE_ORDER)
-        return (*(orders[name][getattr(place, name)] for name in orders), rule, place.rule)
+        return (*(rank[value] for rank, value in zip(ranks, place[:5], strict=True)), rule, place.rule)
 
     return sorted(seen, key=key)
 

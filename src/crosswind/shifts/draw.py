@@ -8,9 +8,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from crosswind.core.errors import InputError, shown
-from crosswind.shifts.base import exact, plain_number
-
-__all__ = ["ALL_ROWS", "DatasetSize", "Draw", "parse_draw", "parse_size"]
+from crosswind.shifts.base import exact
 
 _MODES = ("base", "total", "all")
 
@@ -26,12 +24,6 @@ class Draw:
 
     mode: str
     value: Fraction | None = None
-
-    def describe(self) -> Any:
-        """The draw as plain values, which `parse_draw` reads back."""
-        if self.value is None:
-            return self.mode
-        return {self.mode: int(self.value) if self.value.denominator == 1 else plain_number(self.value)}
 
 
 ALL_ROWS = Draw("all")

@@ -15,8 +15,6 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of, codes_of, exact, frozen
 
-__all__ = ["LowDataDrift"]
-
 
 @register("low-data-drift", kind="shift")
 @final

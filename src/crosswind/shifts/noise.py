@@ -13,8 +13,6 @@ from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.shifts.base import exact, plain_number
 
-__all__ = ["LabelNoise", "parse_noise"]
-
 _KINDS = ("uniform", "flip", "matrix")
 
 
@@ -26,7 +24,7 @@ class LabelNoise:
     `rate` in [0, 1]: exactly round(rate x n) of n rows are chosen, those of the lowest hash of row id and run seed, so the rows
     of a lower rate are among those of a higher one. `kind`: "uniform", a draw over all classes, the true one too; "flip",
     over the others; "matrix", over row y of `matrix` [classes, classes] for a row of class y. Validation rows keep their labels
-    unless `validation`.
+    unless `validation`. Raises `InputError` on `label_noise`.
     """
 
     rate: float | str
@@ -35,10 +33,27 @@ class LabelNoise:
     validation: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.rate, self.kind, self.matrix, self.validation, "label_noise")
+        exact(self.rate, "label_noise.rate", 0, 1)
         object.__setattr__(self, "rate", plain_number(self.rate))
-        if self.matrix is not None:
-            object.__setattr__(self, "matrix", tuple(tuple(float(p) for p in row) for row in self.matrix))
+        if self.kind not in _KINDS:
+            raise unknown("label_noise.kind", "kind of label noise", self.kind, _KINDS)
+        if not isinstance(self.validation, bool):
+            raise InputError("label_noise.validation", f"must be true or false, not {shown(self.validation)}")
+        if (self.kind == "matrix") != (self.matrix is not None):
+            raise InputError("label_noise.matrix", 'a matrix goes with kind "matrix", and only with it')
+        if self.matrix is None:
+            return
+        try:
+            table = np.asarray(self.matrix, dtype=np.float64)
+        except (TypeError, ValueError):
+            table = np.empty(0)
+        if table.ndim != 2 or table.shape[0] != table.shape[1] or not (table >= 0).all():
+            raise InputError("label_noise.matrix", "must be a square table of numbers of at least 0, one row a class")
+        near = np.isclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
+        if not near.all():
+            wrong = int(np.argmin(near))
+            raise InputError("label_noise.matrix", f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1")
+        object.__setattr__(self, "matrix", tuple(map(tuple, table.tolist())))
 
     def apply(self, labels: NDArray[np.int64], ids: NDArray[np.int64], n_classes: int, seed: int, field: str) -> NDArray[np.int64]:
         """The labels after noise: int64 [n], from the true labels int64 [n] and the row ids int64 [n]."""
@@ -77,11 +92,6 @@ class LabelNoise:
         """How many of n rows are chosen."""
         return round(exact(self.rate, "rate", 0, 1) * n)
 
-    def describe(self) -> dict[str, Any]:
-        """The noise as plain values, which `parse_noise` reads back."""
-        matrix = None if self.matrix is None else [list(row) for row in self.matrix]
-        return {"rate": self.rate, "kind": self.kind, "matrix": matrix, "validation": self.validation}
-
 
 def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
     """The noise that plain values name: a rate or {"rate", "kind", "matrix", "validation"}; null is none. Raises `InputError`."""
@@ -92,35 +102,9 @@ def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
         if name not in ("rate", "kind", "matrix", "validation"):
             raise unknown(f"{field}.{name}", "setting of label noise", name, ["rate", "kind", "matrix", "validation"])
     if values.get("matrix") is not None:
-        values.setdefault("kind", "matrix")
-        values.setdefault("rate", 1)
+        values = {"kind": "matrix", "rate": 1} | values
     if "rate" not in values:
         raise InputError(f"{field}.rate", "label noise needs its rate, a number in [0, 1]")
-    rate, kind = values["rate"], values.get("kind", "uniform")
-    matrix, validation = values.get("matrix"), values.get("validation", False)
-    where = f"{field}.rate" if isinstance(spec, Mapping) else field
-    exact(rate, where, 0, 1)
-    _check(rate, kind, matrix, validation, field)
-    return LabelNoise(float(rate) if isinstance(rate, int) else rate, kind, matrix, validation)
-
-
-def _check(rate: object, kind: object, matrix: object, validation: object, field: str) -> None:
-    exact(rate, f"{field}.rate", 0, 1)
-    if kind not in _KINDS:
-        raise unknown(f"{field}.kind", "kind of label noise", kind, _KINDS)
-    if not isinstance(validation, bool):
-        raise InputError(f"{field}.validation", f"must be true or false, not {shown(validation)}")
-    if (kind == "matrix") != (matrix is not None):
-        raise InputError(f"{field}.matrix", 'a matrix goes with kind "matrix", and only with it')
-    if matrix is None:
-        return
-    try:
-        table = np.asarray(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
-        table = np.empty(0)
-    if table.ndim != 2 or table.shape[0] != table.shape[1] or not (table >= 0).all():
-        raise InputError(f"{field}.matrix", "must be a square table of numbers of at least 0, one row a class")
-    near = np.isclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
-    if not near.all():
-        wrong = int(np.argmin(near))
-        raise InputError(f"{field}.matrix", f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1")
+    rate = values["rate"]
+    exact(rate, f"{field}.rate" if isinstance(spec, Mapping) else field, 0, 1)
+    return LabelNoise(**(values | {"rate": float(rate) if isinstance(rate, int) else rate}))

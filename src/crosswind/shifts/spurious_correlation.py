@@ -14,8 +14,6 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of, codes_of, exact
 
-__all__ = ["SpuriousCorrelation"]
-
 
 @register("spurious-correlation", kind="shift")
 @final

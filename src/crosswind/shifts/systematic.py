@@ -13,8 +13,6 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, code_of, codes_of
 
-__all__ = ["Systematic"]
-
 
 @register("systematic", kind="shift")
 @final

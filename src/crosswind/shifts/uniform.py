@@ -8,8 +8,6 @@ from typing import final
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift
 
-__all__ = ["Uniform"]
-
 
 @register("uniform", kind="shift")
 @final

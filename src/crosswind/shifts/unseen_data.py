@@ -12,8 +12,6 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, codes_of, frozen
 
-__all__ = ["UnseenData"]
-
 
 @register("unseen-data", kind="shift")
 @final

@@ -13,29 +13,12 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import StoreError
 from crosswind.core.types import file_hash
-
-__all__ = [
-    "artifact_folder",
-    "check_key",
-    "checkpoint_folder",
-    "faults",
-    "inside",
-    "listing",
-    "plain_json",
-    "publish",
-    "staging_area",
-    "staging_folder",
-    "sweep_checkpoints",
-    "sweep_staging",
-    "sync_tree",
-    "write_atomically",
-]
 
 _KEY = re.compile(r"[0-9a-z]{4,128}")
 
@@ -65,15 +48,6 @@ def staging_area(out: Path, driver: str) -> Path:
 def staging_folder(out: Path, driver: str, key: str) -> Path:
     """Where the run `key` writes its files while `driver` runs it."""
     return staging_area(out, driver) / check_key(key)
-
-
-def inside(folder: Path, name: str) -> Path:
-    """The file `name` below `folder`; a name that leads out of it, also by a link, is refused with `StoreError`."""
-    root = folder.resolve()
-    path = (root / name).resolve()
-    if path == root or root not in path.parents:
-        raise StoreError(f"{name!r} is not a file inside {folder}")
-    return path
 
 
 def plain_json(value: Any) -> str:
@@ -150,36 +124,35 @@ def publish(staged: Path, final: Path) -> None:
     _sync(final.parent)
 
 
-def sweep_staging(out: Path, live: Callable[[], set[str]]) -> int:
-    """Remove what drivers other than the `live` ones left in the staging area; their number.
+def sweep_staging(out: Path, live: Callable[[], set[str]]) -> None:
+    """Remove what drivers other than the `live` ones left in the staging area.
 
     `live` is asked after the area was listed: a driver that enters in between is known before its folder is.
     """
-
-    def pick(names: list[str]) -> list[str]:
-        alive = live()
-        return [name for name in names if name not in alive]
-
-    return _sweep(out / "artifacts" / ".partial", pick)
+    folder = out / "artifacts" / ".partial"
+    names = _names_in(folder)
+    _remove(folder, set(names) - live() if names else ())
 
 
-def sweep_checkpoints(out: Path, finished: Callable[[list[str]], list[str]]) -> int:
+def sweep_checkpoints(out: Path, finished: Callable[[list[str]], list[str]]) -> None:
     """Remove checkpoints of runs that `finished` picks out of a list of keys (a kill came between record and removal)."""
-    return _sweep(out / "checkpoints", finished)
+    folder = out / "checkpoints"
+    _remove(folder, finished(_names_in(folder)))
 
 
-def _sweep(folder: Path, pick: Callable[[list[str]], list[str]]) -> int:
+def _names_in(folder: Path) -> list[str]:
     try:
-        names = sorted(os.listdir(folder))
+        return sorted(os.listdir(folder))
     except FileNotFoundError:
-        return 0
+        return []
     except OSError as error:
         raise StoreError(f"{folder} cannot be read: {error.strerror}") from error
-    gone = pick(names) if names else []
-    for name in gone:
+
+
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
         # An orphan of a killed driver may still write for a moment; what it leaves goes at the next start.
         shutil.rmtree(folder / name, ignore_errors=True)
-    return len(gone)
 
 
 def _sync(path: Path) -> None:

@@ -5,6 +5,7 @@ Names and settings are checked here against what is registered; nothing is loade
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -132,9 +133,48 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         known = facts("models", name, path)
         check_extra(known.extra, path, name)
         knobs = resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")
+        if known.built is not None and not known.built.trained:
+            out[label] = _given(known, knobs, f"models.{label}", folder)
+            continue
         check_form(known.built, knobs, None, f"models.{label}", name)
         out[label] = {"name": name, "knobs": _with_hash(knobs, f"models.{label}", folder)}
     return out
+
+
+def _given(known: Facts, knobs: dict[str, Any], path: str, folder: Path | None) -> dict[str, Any]:
+    """A model that is not trained here: `knobs` with the places of its files, `keyed` without them, and the hashes of `files`."""
+    assert known.built is not None
+    found, files = dict(knobs), {}
+    for name in known.built.files:
+        # A function is named by its module, as `module:function`.
+        given, colon, function = str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
+        file = _place_of(given, folder, f"{path}.{name}")
+        if colon and file.suffix == ".py" or not colon:
+            found[name] = f"{file}{colon}{function}"
+        try:
+            files[name] = [file_hash(file), function]
+        except OSError as error:
+            raise InputError(f"{path}.{name}", f"cannot read the file {str(file)!r}: {error.strerror}") from None
+    keyed = {name: value for name, value in knobs.items() if name not in known.built.files}
+    return {"name": known.name, "version": known.version, "knobs": found, "keyed": keyed, "files": files}
+
+
+def _place_of(given: str, folder: Path | None, path: str) -> Path:
+    """The file that a setting names, looked for beside the study first; or that of a module."""
+    if not given:
+        raise InputError(path, "must name a file; a function is written module:function")
+    names = [given] if Path(given).suffix else [f"{given.replace('.', '/')}.py"]
+    for name in names:
+        for place in [*([] if folder is None else [folder / name]), Path(name)]:
+            if place.is_file():
+                return place.resolve()
+    try:
+        spec = None if Path(given).suffix else importlib.util.find_spec(given)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise InputError(path, f"there is no file {names[0]!r}" + ("" if Path(given).suffix else f" and no module {given!r}"))
+    return Path(spec.origin)
 
 
 def _with_hash(knobs: dict[str, Any], path: str, folder: Path | None) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, listing
 from crosswind.core.types import canonical
+from crosswind.data.attributes import DerivedAttribute
 from crosswind.data.clusters import with_clusters
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import DerivedAttribute, derive
-from crosswind.data.prepared.places import root_folder
+from crosswind.data.derive import derive
+from crosswind.data.prepared.paths import root_folder
 from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw, parse_size

@@ -11,8 +11,6 @@ import re
 import signal
 from collections.abc import Iterator
 
-__all__ = ["CAUSES", "cause_of", "cause_of_signal"]
-
 CAUSES = {
     "disk": "disk full",
     "memory": "out of memory",

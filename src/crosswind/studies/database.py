@@ -1,7 +1,4 @@
-"""The tables of a store and how its database is opened: SQLite in a folder, or PostgreSQL by URL.
-
-Importing this costs the import of SQLAlchemy; `crosswind.studies.store` does so when a store is opened.
-"""
+"""The tables of a store and how its database is opened: SQLite in a folder, or PostgreSQL by URL."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,121 +21,96 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from crosswind.core.errors import StoreError, one_line
 from crosswind.core.files import check_file
 
-__all__ = [
-    "MIGRATIONS",
-    "SCHEMA",
-    "drivers",
-    "meta",
-    "now",
-    "open_database",
-    "prepare",
-    "runs",
-    "scores",
-    "sentences",
-    "studies",
-    "study_runs",
-    "text",
-]
-
-SCHEMA = 2
+SCHEMA = 3
 """The version of the tables below, kept in `meta`."""
 
 
-def _add_cause_and_files(connection: sa.Connection) -> None:
-    for column in ("cause", "files"):
-        connection.execute(sa.text(f"ALTER TABLE runs ADD COLUMN {column} TEXT"))
-
-
-MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _add_cause_and_files}
-"""From a version to the next: what makes the tables of version `n` those of `n + 1`."""
+MIGRATIONS: Mapping[int, Sequence[str]] = {
+    1: ("ALTER TABLE runs ADD COLUMN cause TEXT", "ALTER TABLE runs ADD COLUMN files TEXT"),
+    2: (  # a run of before was training, predictions and scores in one: a row of the tables
+        "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'score'",
+        "ALTER TABLE runs ADD COLUMN needs TEXT NOT NULL DEFAULT '[]'",
+    ),
+}
+"""The statements that make the tables of version `n` those of `n + 1`."""
 
 BUSY_SECONDS = 30.0
 
 _METADATA = sa.MetaData()
 
-meta = sa.Table("meta", _METADATA, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False))
+
+def _text(name: str, *, nullable: bool = False, **more: Any) -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=nullable, **more)
+
+
+def _number(name: str, *, nullable: bool = False) -> sa.Column[float]:
+    return sa.Column(name, sa.Double, nullable=nullable)
+
+
+def _key(name: str, kind: Any = sa.Text) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True)
+
+
+meta = sa.Table("meta", _METADATA, _key("name"), _text("value"))
 
 drivers = sa.Table(
     "drivers",
     _METADATA,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("host", sa.Text, nullable=False),
+    _key("id"),
+    _text("host"),
     sa.Column("pid", sa.Integer, nullable=False),
-    sa.Column("start", sa.Text, nullable=False),
-    sa.Column("heartbeat", sa.Double, nullable=False),
+    _text("start"),
+    _number("heartbeat"),
 )
 
-studies = sa.Table(
-    "studies",
-    _METADATA,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("given", sa.Text, nullable=False),
-    sa.Column("resolved", sa.Text, nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
-)
+studies = sa.Table("studies", _METADATA, _key("name"), _text("given"), _text("resolved"), _number("created"))
 
 study_runs = sa.Table(
-    "study_runs",
-    _METADATA,
-    sa.Column("study", sa.Text, primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("key", sa.Text, nullable=False, index=True),
-    sa.Column("labels", sa.Text, nullable=False),
+    "study_runs", _METADATA, _key("study"), _key("position", sa.Integer), _text("key", index=True), _text("labels")
 )
 
-# `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed run that this one needs, `cause`
-# what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL from before schema 2.
+# The jobs of all studies. `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed job that
+# this one needs, `cause` what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL
+# from before schema 2.
 runs = sa.Table(
     "runs",
     _METADATA,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("spec", sa.Text, nullable=False),
-    sa.Column("status", sa.Text, nullable=False, server_default="pending", index=True),
+    _key("key"),
+    _text("spec"),
+    _text("status", server_default="pending", index=True),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("reason", sa.Text),
-    sa.Column("detail", sa.Text),
-    sa.Column("blocked_by", sa.Text),
-    sa.Column("driver", sa.Text),
-    sa.Column("worker", sa.Text),
-    sa.Column("started", sa.Double),
-    sa.Column("finished", sa.Double),
-    sa.Column("seconds", sa.Double),
-    sa.Column("versions", sa.Text),
-    sa.Column("cost", sa.Text),
-    sa.Column("warnings", sa.Text),
-    sa.Column("cause", sa.Text),
-    sa.Column("files", sa.Text),
+    *(_text(name, nullable=True) for name in ("reason", "detail", "blocked_by", "driver", "worker")),
+    *(_number(name, nullable=True) for name in ("started", "finished", "seconds")),
+    *(_text(name, nullable=True) for name in ("versions", "cost", "warnings", "cause", "files")),
+    _text("kind", server_default="score"),
+    _text("needs", server_default="[]"),
     sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
 )
 
-scores = sa.Table(
-    "scores",
-    _METADATA,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("rule", sa.Text, nullable=False),
-    sa.Column("set", sa.Text, nullable=False),
-    sa.Column("metrics", sa.Text, nullable=False),
-)
+scores = sa.Table("scores", _METADATA, _key("key"), _key("position", sa.Integer), _text("rule"), _text("set"), _text("metrics"))
 
 
-def open_database(where: Path | str, create: bool) -> sa.Engine:
-    """An engine for the SQLite file or the PostgreSQL URL `where`; for reading only unless `create`. Raises `StoreError`."""
+def open_database(where: Path | str, name: str, create: bool) -> sa.Engine:
+    """An engine for the SQLite file or the PostgreSQL URL `where`, for reading only unless `create`; `name` is what errors say.
+
+    The tables are there and of this version: with `create` they are made or migrated. Raises `StoreError`.
+    """
     engine = _postgresql(where) if isinstance(where, str) else _sqlite(where, create)
-    _begin_by(engine, create)
+    try:
+        _prepare(engine, name, create)
+    except BaseException:
+        engine.dispose()
+        raise
     return engine
 
 
-def _begin_by(engine: sa.Engine, create: bool) -> None:
+def _prepare(engine: sa.Engine, name: str, create: bool) -> None:
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         # SQLite takes the write lock at once: a transaction that reads first and locks later fails when another came between.
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE" if create else "BEGIN")
 
-
-def prepare(engine: sa.Engine, name: str, create: bool) -> None:
-    """See that the tables are there and of this version; make or migrate them if `create`. Raises `StoreError`."""
     with sentences(name), engine.begin() as connection:
         if create and engine.dialect.name == "postgresql":
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(7239847523)"))  # two may make the tables at once
@@ -147,24 +119,21 @@ def prepare(engine: sa.Engine, name: str, create: bool) -> None:
             _METADATA.create_all(connection)
             connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
             return
-        found = None
-        if "meta" in present:
-            found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema")).scalar()
+        schema = sa.select(meta.c.value).where(meta.c.name == "schema")
+        found = connection.execute(schema).scalar() if "meta" in present else None
         if found is None or not str(found).isdecimal():
             raise StoreError(f"{name} is a database, but not a Crosswind store")
         version = int(found)
         if version > SCHEMA:
             raise StoreError(f"{name} was written by a newer Crosswind (schema {version}, here {SCHEMA}); update Crosswind")
-        if any(step not in MIGRATIONS for step in range(version, SCHEMA)):
+        if version < min(MIGRATIONS):
             raise StoreError(f"{name} has schema {version}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
-        in_memory = isinstance(engine.pool, StaticPool)
-        if version < SCHEMA and not create and not in_memory:  # SQLite's is a copy then
+        if version < SCHEMA and not create and not isinstance(engine.pool, StaticPool):  # SQLite's is a copy then
             raise StoreError(f"{name} has the old schema {version}; the next `crosswind run` into it brings it to schema {SCHEMA}")
-        if version == SCHEMA:
-            return
-        for step in range(version, SCHEMA):
-            MIGRATIONS[step](connection)
-        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
+        for statement in (statement for step in range(version, SCHEMA) for statement in MIGRATIONS[step]):
+            connection.exec_driver_sql(statement)
+        if version < SCHEMA:
+            connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
 
 
 @contextlib.contextmanager
@@ -237,7 +206,7 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
                 raise StoreError(f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind store")
             if create and head:
                 _refuse_foreign(path)
-        connect, in_memory = (_writing(path), False) if create else _reading(path)
+        connect, in_memory = (partial(_writing, path), False) if create else _reading(path)
         if not in_memory:
             connect().close()  # tried here, so that what is wrong with the file is known before any table is read
     # A copy in memory lives as long as its one connection.
@@ -254,8 +223,7 @@ def _make(path: Path) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(partial, "mode=rwc"), poolclass=StaticPool)
-        _begin_by(engine, True)
-        prepare(engine, str(path), True)
+        _prepare(engine, str(path), True)
         engine.dispose()
         try:
             os.link(partial, path)
@@ -280,21 +248,22 @@ def _sweep(path: Path) -> None:
 def _refuse_foreign(path: Path) -> None:
     """Leave a database that is not ours untouched: already the change to WAL would be written into it."""
     with contextlib.closing(_connect(path, "mode=rw")) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = _tables(connection)
     if tables and not {"meta", "runs"} <= tables:
         raise StoreError(f"{path} is a database, but not a Crosswind store")
 
 
-def _writing(path: Path) -> Callable[[], sqlite3.Connection]:
-    def connect() -> sqlite3.Connection:
-        connection = _connect(path, "mode=rwc")
-        # WAL: readers and the writer do not wait for each other. FULL: a commit reaches the disk before it returns, so a power
-        # cut takes back no finished run; it costs one fsync a commit (0.1 to 10 ms), a run takes seconds.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        return connection
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    return connect
+
+def _writing(path: Path) -> sqlite3.Connection:
+    connection = _connect(path, "mode=rwc")
+    # WAL: readers and the writer do not wait for each other. FULL: a commit reaches the disk before it returns, so a power
+    # cut takes back no finished run; it costs one fsync a commit (0.1 to 10 ms), a run takes seconds.
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
 
 
 def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
@@ -339,8 +308,8 @@ def _copied(connection: sqlite3.Connection) -> Callable[[], sqlite3.Connection]:
 
 
 def _is_old(connection: sqlite3.Connection) -> bool:
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    found = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone() if "meta" in tables else None
+    query = "SELECT value FROM meta WHERE name = 'schema'"
+    found = connection.execute(query).fetchone() if "meta" in _tables(connection) else None
     return found is not None and str(found[0]).isdecimal() and int(found[0]) < SCHEMA
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import load
-from crosswind.core.types import PlannedRun
+from crosswind.core.registry import facts, load
+from crosswind.core.types import Job
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, plain_number
@@ -25,14 +25,15 @@ from crosswind.studies.build import build_dataset, build_split_plan, data_values
 from crosswind.studies.claims import check_claims
 from crosswind.studies.counting import DrawCounts, matching_of
 from crosswind.studies.demands import check_forms, check_lengths, check_models, check_needs, doubts
-from crosswind.studies.expand import check_distinct, runs_of, without_paths
+from crosswind.studies.expand import check_distinct, jobs_of, without_paths
 from crosswind.studies.spec import DataSpec, SetSpec, Study
+from crosswind.studies.store import ROWS
 from crosswind.training.selection import RULES
 
 __all__ = ["DrawReport", "Plan", "make_plan"]
 
 
-FORMAT = 1
+FORMAT = 2
 _FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
 DRAWS = ("equal", "all")
 
@@ -71,12 +72,17 @@ class DrawReport:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study's runs, in the order in which they are started, and what its shifts draw."""
+    """A study's jobs, in the order in which they are started, and what its shifts draw."""
 
     study: Study
-    runs: tuple[PlannedRun, ...]
+    jobs: tuple[Job, ...]
     draws: tuple[DrawReport, ...]
     warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def runs(self) -> tuple[Job, ...]:
+        """The runs, as a study counts them: the jobs that are rows of its tables."""
+        return tuple(job for job in self.jobs if job.kind == ROWS)
 
     @property
     def validation(self) -> dict[str, str]:
@@ -101,12 +107,17 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     models = models_of(study, folder)
+    trained = {label: model for label, model in models.items() if "files" not in model}
     methods = methods_of(study)
+    both = next((label for label in models if label in methods and label not in trained), None)
+    if both is not None:
+        raise InputError(f"models.{both}", "has the name of a method of this study; give it another")
     check_sampler(study.sampler, "sampler")
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
     if study.claims:
-        check_claims(study, list(points_of(study)), models, methods)
+        as_given = {label: MethodEntry(label, facts("models", models[label]["name"]), (), {}) for label in models.keys() - trained}
+        check_claims(study, list(points_of(study)), models, {**as_given, **methods})
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
     for name, spec in study.data.items():
@@ -115,7 +126,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     keyed = {name: {**without_paths(value), "fingerprint": fingerprints[name]} for name, value in values.items()}
 
     draws: list[DrawReport] = []
-    runs: list[PlannedRun] = []
+    jobs: list[Job] = []
     warnings: dict[str, dict[str, None]] = {}  # text -> the draws it is about
     equal: dict[str, int] = {}
     # A run follows these only where its study asks for them, since each may keep one more step: they are part of it.
@@ -139,7 +150,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         _check_selection(study, point, counts)
         _check_shapes(used, point.data)
         shape = used[point.data].image_shape
-        check_forms(models, shape, point)
+        check_forms(trained, shape, point)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
@@ -151,7 +162,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
             check_needs(method, {**split, **own[method.label]}, counts, point.title)
-            check_models(method, models, shape, point.title)
+            check_models(method, trained, shape, point.title)
             check_lengths(method, counts.train_rows, point.title)
             for text in doubts(method, {**split, **own[method.label]}, counts):
                 warnings.setdefault(text, {})[point.title] = None
@@ -167,13 +178,13 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
-        runs += runs_of(study, point, common, common_key, models, here, own)
-    check_distinct(runs)
+        jobs += jobs_of(study, point, common, common_key, models, here, own)
+    check_distinct(jobs)
     told = [
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
         for text, titles in warnings.items()
     ]
-    return Plan(study, tuple(runs), tuple(draws), tuple(told))
+    return Plan(study, tuple(jobs), tuple(draws), tuple(told))
 
 
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
@@ -198,6 +209,8 @@ def _split_values(study: Study, data: DataSpec, point: Point, split_seed: int) -
     shift = shift_parts(study.shifts, point.shift, data)
     fields |= {f"shift.{position}": path for position, (path, _) in enumerate(shift)}
     sets = {name: _set_values(study, data, item, name, fields) for name, item in study.sets.items()}
+    # Sets for validation first: what is tested on is dealt after them, and never changes what a fit sees.
+    sets = {name: item for role in ("validation", "test") for name, item in sets.items() if item["role"] == role}
     if not any(item["role"] == "test" for item in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
     values = {

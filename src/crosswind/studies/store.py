@@ -1,45 +1,43 @@
-"""Where studies, their runs and their results live: a database and, beside it, the files of each run.
+"""Where studies, their jobs and their results live: a database and, beside it, the files of each job.
 
-A store is a folder with `store.sqlite` in it, or a PostgreSQL URL with a folder for the files. Runs are shared by the studies
-that plan them and are never deleted. A run is `pending`, `running`, `finished`, `diverged` (finished, and scored as it is) or
-`failed` with the reason. Many processes may use one store; a run is done by the one that claims it.
+A store is a folder with `store.sqlite` in it, or a PostgreSQL URL with a folder for the files. Jobs of any kind are one table,
+whose messages call them runs. They are shared by the studies that list them and are never deleted. A job is `pending`, `running`,
+`finished`, `diverged` (finished, and scored as it is) or `failed` with the reason. Many processes may use one store; a job is done
+by the one that claims it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind.core.errors import StoreError, shown, unknown
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 from crosswind.studies import artifacts
 from crosswind.studies.artifacts import plain_json
-from crosswind.studies.drivers import Driver
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-__all__ = ["DONE", "FILE_NAME", "STATUSES", "Store", "in_parts", "split_name"]
+from crosswind.studies.database import drivers, now, open_database, runs, scores, sentences, studies, study_runs, text
+from crosswind.studies.leases import Driver
 
 FILE_NAME = "store.sqlite"
 STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
-# What reports do arithmetic with.
-NUMBERS = (
-    *("n", "accuracy", "unparsed", "balanced_accuracy", "worst_group", "nll", "ece", "non_finite", "ties", "selected_step"),
-    *("classes", "majority", "train_shared"),
-)
+ROWS = "score"
+"""The kind of job that is a row of the tables: a run, as a study counts them."""
+_RUN_COLUMNS = ("kind", "status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
+_KINDS = {int: "number", float: "number", bool: "number", str: "text", list: "list", dict: "mapping"}
 _raw_decode = json.JSONDecoder().raw_decode
-_PLAIN = frozenset({int, float, type(None)})
 
 
 def split_name(name: str) -> tuple[str, str]:
     """`STORE#KEYPREFIX` as store and key prefix. Raises `StoreError`."""
-    where, mark, prefix = name.rpartition("#")
-    if not mark or not where or not prefix:
+    where, _, prefix = name.rpartition("#")
+    if not where or not prefix:
         raise StoreError(f"{name!r} does not name a run; write STORE#KEY with the first digits of the run's key")
     return where, prefix
 
@@ -47,8 +45,7 @@ def split_name(name: str) -> tuple[str, str]:
 def in_parts(keys: Iterable[str], size: int = 500) -> Iterator[list[str]]:
     """`keys` in lists short enough for one statement (old versions of SQLite take 999 values)."""
     wanted = list(keys)
-    for start in range(0, len(wanted), size):
-        yield wanted[start : start + size]
+    return (wanted[start : start + size] for start in range(0, len(wanted), size))
 
 
 class Store:
@@ -64,25 +61,14 @@ class Store:
         `create`: open for writing and make what is missing; else what is there is opened for reading only, which changes nothing,
         waits for no writer, and works on a read-only disk. Raises `StoreError`.
         """
-        from crosswind.studies import database
-
-        place: Path | str
         if isinstance(where, str) and "://" in where:
-            name, place = _without_password(where), where
-            folder = None if out is None else Path(out)
-            if create and folder is None:
+            if create and out is None:
                 raise StoreError("a store on PostgreSQL needs a folder for the files of its runs as well")
-        else:
-            with database.sentences(str(where)):
-                place = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)
-            name, folder = str(where), place.parent if out is None else Path(out)
-        engine = database.open_database(place, create)
-        try:
-            database.prepare(engine, name, create)
-        except BaseException:
-            engine.dispose()
-            raise
-        return cls(name, folder, engine)
+            name, folder = _without_password(where), None if out is None else Path(out)
+            return cls(name, folder, open_database(where, name, create))
+        with sentences(str(where)):
+            path = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)
+        return cls(str(where), path.parent if out is None else Path(out), open_database(path, str(where), create))
 
     def close(self) -> None:
         """Close the database. The store cannot be used after it."""
@@ -103,153 +89,120 @@ class Store:
 
     # --- studies -----------------------------------------------------------------------------------------------------------
 
-    def add_plan(self, study: str, given: Any, resolved: Any, runs: Sequence[PlannedRun]) -> None:
-        """Put the study and its runs in. A study of this name gets the new list; runs that are there already keep their results.
+    def add_plan(self, study: str, given: Any, resolved: Any, jobs: Sequence[Job]) -> None:
+        """Put the study and its jobs in. A study of this name gets the new list; jobs that are there already keep their results.
 
         `given`: the specification as the user wrote it, `resolved`: with every default filled in; both plain values.
         """
-        from crosswind.studies.database import now, studies, study_runs, text
-        from crosswind.studies.database import runs as table
-
-        new = {run.key: {"key": artifacts.check_key(run.key), "spec": plain_json(run.spec)} for run in runs}
-        listed = [
-            {"study": study, "position": position, "key": run.key, "labels": plain_json(run.labels)}
-            for position, run in enumerate(runs)
-        ]
         if not study or text(study) != study:
             raise StoreError(f"{study!r} cannot be the name of a study")
+        # In the order of their keys: studies that share jobs wait for each other's in the same order, never in a circle.
+        new = {job.key: job for job in sorted(jobs, key=lambda job: job.key)}
+        entries = [
+            {"key": artifacts.check_key(job.key), "kind": job.kind, "spec": plain_json(job.spec), "needs": plain_json(job.needs)}
+            for job in new.values()
+        ]
+        listed = [
+            {"study": study, "position": position, "key": job.key, "labels": plain_json(job.labels)}
+            for position, job in enumerate(jobs)
+        ]
+        entry = {"given": plain_json(given), "resolved": plain_json(resolved)}
+        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with self.transaction() as connection:
-            entry = {"given": plain_json(given), "resolved": plain_json(resolved)}
             # Drivers on PostgreSQL may add the same study at once: all but the first wait here for its transaction to end.
-            connection.execute(self._insert_new(studies).values(name=study, created=now(connection), **entry))
-            connection.execute(studies.update().where(studies.c.name == study).values(entry))
+            added = insert(studies).values(name=study, created=now(connection), **entry)
+            connection.execute(added.on_conflict_do_update(index_elements=["name"], set_=entry))
             connection.execute(study_runs.delete().where(study_runs.c.study == study))
-            if runs:
-                # in the order of their keys: studies that share runs wait for each other's in the same order, never in a circle
-                connection.execute(self._insert_new(table), [new[key] for key in sorted(new)])
+            if jobs:
+                connection.execute(insert(runs).on_conflict_do_nothing(), entries)
                 connection.execute(study_runs.insert(), listed)
 
     def study_names(self) -> list[str]:
         """The studies, oldest first."""
-        from crosswind.studies.database import studies
-
-        return [row.name for row in self._rows(lambda sa: sa.select(studies.c.name).order_by(studies.c.created, studies.c.name))]
+        return [row.name for row in self._rows(sa.select(studies.c.name).order_by(studies.c.created, studies.c.name))]
 
     def study(self, study: str) -> dict[str, Any]:
         """The study's `name`, its specification as `given` and `resolved`, and when it was first `created` (seconds since 1970)."""
-        from crosswind.studies.database import studies
-
-        rows = self._rows(lambda sa: sa.select(studies).where(studies.c.name == study))
+        rows = self._rows(sa.select(studies).where(studies.c.name == study))
         if not rows:
             raise StoreError(str(unknown(self.name, "study", study, self.study_names())))
-        row = rows[0]
-        return {
-            "name": row.name,
-            "given": self._value(row.given),
-            "resolved": self._value(row.resolved, dict),
-            "created": row.created,
-        }
+        return {**rows[0]._mapping, "given": self._value(rows[0].given), "resolved": self._value(rows[0].resolved, dict)}
 
     def counts(self, study: str | None = None) -> dict[str, int]:
-        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`.
+        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`. Runs are rows of tables.
 
         A run whose driver died counts as pending: that is what the next driver makes of it.
         """
-        from crosswind.studies.database import runs, study_runs
-
-        if study is not None:
-            self.study(study)
-
-        def query(sa: Any) -> Any:
-            wanted = sa.select(runs.c.status, runs.c.driver, sa.func.count()).group_by(runs.c.status, runs.c.driver)
-            keys = sa.select(study_runs.c.key).where(study_runs.c.study == study)
-            return wanted if study is None else wanted.where(runs.c.key.in_(keys))
-
+        query = sa.select(runs.c.status, runs.c.driver, sa.func.count()).where(runs.c.kind == ROWS)
+        query = query.group_by(runs.c.status, runs.c.driver)
         out = dict.fromkeys(STATUSES, 0)
         live = self.live_drivers()
-        for status, driver, number in self._rows(query):
+        for status, driver, number in self._rows(self._of_study(query, study)):
             out["pending" if status == "running" and driver not in live else self._status(status)] += number
         return {**out, "total": sum(out.values())}
 
     def runs(self, study: str) -> list[dict[str, Any]]:
-        """The study's runs in the order of the plan, without their scores: key, labels, status, reason, cause, seconds, ..."""
-        from crosswind.studies.database import runs, study_runs
-
+        """The study's runs, jobs that are rows of tables, in the order of the plan, without their scores: key, kind, labels,
+        status, reason, seconds, ...
+        """
         self.study(study)
-        wanted = ("status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
-        columns = [runs.c[name] for name in wanted]
-        rows = self._rows(
-            lambda sa: (
-                sa.select(study_runs.c.key, study_runs.c.labels, *columns, runs.c.cost, runs.c.warnings)
-                .join(runs, runs.c.key == study_runs.c.key)
-                .where(study_runs.c.study == study)
-                .order_by(study_runs.c.position)
-            )
-        )
+        columns = [runs.c[name] for name in (*_RUN_COLUMNS, "cost", "warnings")]
+        query = sa.select(study_runs.c.key, study_runs.c.labels, *columns).join(runs, runs.c.key == study_runs.c.key)
+        rows = self._rows(query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(study_runs.c.position))
         live = self.live_drivers() if any(row.status == "running" for row in rows) else set()
-        names = ("key", "labels", *(column.name for column in columns), "cost", "warnings")
-        kinds: dict[str, Any] = {"labels": dict, "cost": (dict, type(None)), "warnings": (list, type(None))}
         out = []
         for row in rows:
-            entry = dict(zip(names, row, strict=True))
-            entry.update({name: self._value(entry[name], kind) for name, kind in kinds.items()})
-            self._status(row.status)
-            self._numbers(entry, ("attempts", "seconds", "started", "finished"))
-            if row.status == "running" and row.driver not in live:
+            entry = dict(row._mapping)
+            entry["labels"] = self._value(row.labels, dict)
+            entry["cost"] = self._value(row.cost, dict | None)
+            entry["warnings"] = self._value(row.warnings, list | None)
+            for name in ("attempts", "seconds", "started", "finished"):
+                if not isinstance(entry[name], int | float | None):
+                    raise self._damaged(f"{name} is not a number, but {shown(entry[name])}")
+            if self._status(row.status) == "running" and row.driver not in live:
                 entry["status"] = "pending"
             out.append(entry)
         return out
 
     def results(
-        self, study: str, unscored: bool = True, groups: bool = True, runs: Sequence[Mapping[str, Any]] | None = None
+        self, study: str, unscored: bool = True, without: Sequence[str] = (), runs: Sequence[Mapping[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """One entry for each run, selection rule and set, in the order of the plan: the study's name, the labels of the run, `key`,
-        `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
+        """One entry for each job, selection rule and set, in the order of the plan: the study's name, the labels of the job, `key`,
+        `kind`, `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
 
-        A run without scores (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`.
-        Without `groups`, `metrics` lack the scores of single groups, which are most of what a large study takes to hold.
-        `runs`: what `runs` gave for the study, for whoever has it already.
+        `metrics` are what the job said: by name a number, text, list or mapping, the same of these in every entry. Those named in
+        `without` are left out; scores of single groups are most of what a large study takes to hold. A job that is not done
+        (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`; one that is done and
+        gave no scores has none. `runs`: what `runs` gave for the study, for whoever has it already. Raises `StoreError`.
         """
-        from crosswind.studies.database import scores, study_runs
-
-        def metrics(sa: Any) -> Any:
-            if groups or self._engine.dialect.name != "sqlite":
-                return scores.c.metrics
+        column: sa.ColumnElement[Any] = scores.c.metrics
+        if without and self._engine.dialect.name == "sqlite":
             # SQLite cuts them out many times faster than they are read here; text that it cannot read (NaN) is read whole.
-            cut = sa.func.json_remove(scores.c.metrics, "$.groups")
-            return sa.case((sa.func.json_valid(scores.c.metrics) == 1, cut), else_=scores.c.metrics).label("metrics")
-
-        scored = self._rows(
-            lambda sa: (
-                sa.select(scores.c.key, scores.c.rule, scores.c.set, metrics(sa))
-                .where(scores.c.key.in_(sa.select(study_runs.c.key).where(study_runs.c.study == study)))
-                .order_by(scores.c.key, scores.c.position)
-            )
-        )
+            cut = sa.func.json_remove(column, *(f'$."{name}"' for name in without))
+            column = sa.case((sa.func.json_valid(column) == 1, cut), else_=column)
+        query = sa.select(scores.c.key, scores.c.rule, scores.c.set, column).order_by(scores.c.key, scores.c.position)
         found: dict[str, list[dict[str, Any]]] = {}
-        for key, rule, set_name, text in scored:
-            found.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": self._metrics(text, groups)})
+        kinds: dict[str, str] = {}
+        for key, rule, set_name, content in self._rows(query.where(scores.c.key.in_(_keys_of(study)))):
+            metrics = {name: value for name, value in self._value(content, dict).items() if name not in without}
+            for name, value in metrics.items():
+                if value is not None and kinds.setdefault(name, kind := _KINDS[type(value)]) != kind:
+                    raise self._damaged(f"{name} is a {kinds[name]} in one result and a {kind} in another")
+            found.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": metrics})
         out = []
         for run in self.runs(study) if runs is None else runs:
-            told = {name: run[name] for name in ("key", "status", "reason", "seconds", "attempts")}
-            common = {"study": study, **run["labels"], **told}
-            entries = found.get(run["key"], [{"rule": None, "set": None, "metrics": {}}] if unscored else [])
-            out += [{**common, **entry} for entry in entries]
+            told = {name: run[name] for name in ("key", "kind", "status", "reason", "seconds", "attempts")}
+            nothing: dict[str, Any] = {"rule": None, "set": None, "metrics": {}}
+            missing = [nothing] if unscored and run["status"] not in DONE else []
+            out += [{"study": study, **run["labels"], **told, **entry} for entry in found.get(run["key"], missing)]
         return out
 
     def versions(self, study: str) -> list[tuple[dict[str, str], int]]:
         """The versions under which the study's runs were done, and of how many runs; the most frequent first."""
-        from crosswind.studies.database import runs, study_runs
-
-        rows = self._rows(
-            lambda sa: (
-                sa.select(runs.c.versions, sa.func.count())
-                .where(runs.c.key.in_(sa.select(study_runs.c.key).where(study_runs.c.study == study)))
-                .where(runs.c.versions.is_not(None))
-                .group_by(runs.c.versions)
-            )
-        )
-        return sorted(((self._value(text, dict), number) for text, number in rows), key=lambda pair: -pair[1])
+        query = sa.select(runs.c.versions, sa.func.count()).where(runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS)
+        query = query.where(runs.c.versions.is_not(None))
+        found = [(self._value(content, dict), number) for content, number in self._rows(query.group_by(runs.c.versions))]
+        return sorted(found, key=lambda pair: -pair[1])
 
     # --- runs --------------------------------------------------------------------------------------------------------------
 
@@ -259,23 +212,19 @@ class Store:
 
         Raises `StoreError` when no run or more than one begins so.
         """
-        from crosswind.studies.database import runs, scores, study_runs
-
-        found = self._rows(lambda sa: sa.select(runs).where(runs.c.key.startswith(prefix.lower(), autoescape=True)).limit(4))
+        found = self._rows(sa.select(runs).where(runs.c.key.startswith(prefix.lower(), autoescape=True)).limit(4))
         found = [row for row in found if row.key == prefix] or found
         if not found:
             raise StoreError(f"{self.name} has no run whose key begins with {prefix!r}")
         if len(found) > 1:
-            shown = ", ".join(row.key[: len(prefix) + 6] for row in found[:3])
-            raise StoreError(f"{prefix!r} begins the key of more than one run in {self.name} ({shown}, ...); write more digits")
-        key = found[0].key
-        out = dict(found[0]._mapping)
-        for name in ("spec", "versions", "cost", "warnings"):
-            out[name] = self._value(out[name])
+            some = ", ".join(row.key[: len(prefix) + 6] for row in found[:3])
+            raise StoreError(f"{prefix!r} begins the key of more than one run in {self.name} ({some}, ...); write more digits")
+        key, out = found[0].key, dict(found[0]._mapping)
+        out |= {name: self._value(out[name]) for name in ("spec", "versions", "cost", "warnings", "needs")}
         out["files"] = self._listed(out["files"])
-        scored = self._rows(lambda sa: sa.select(scores).where(scores.c.key == key).order_by(scores.c.position))
+        scored = self._rows(sa.select(scores).where(scores.c.key == key).order_by(scores.c.position))
         out["scores"] = [{"rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)} for row in scored]
-        listed = self._rows(lambda sa: sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study))
+        listed = self._rows(sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study))
         out["studies"] = [{"study": row.study, "labels": self._value(row.labels)} for row in listed]
         folder = None if self._out is None else artifacts.artifact_folder(self._out, key)
         out["artifacts"] = folder if folder is not None and out["status"] in DONE and folder.is_dir() else None
@@ -283,29 +232,15 @@ class Store:
 
     def statuses(self, keys: Iterable[str]) -> dict[str, str]:
         """The status of those of `keys` that the store knows."""
-        from crosswind.studies.database import runs
-
-        out: dict[str, str] = {}
-        with self.transaction() as connection:
-            for some in in_parts(keys):
-                chosen = runs.select().with_only_columns(runs.c.key, runs.c.status).where(runs.c.key.in_(some))
-                out.update({row.key: row.status for row in connection.execute(chosen)})
-        return out
+        query = sa.select(runs.c.key, runs.c.status)
+        return {key: status for some in in_parts(keys) for key, status in self._rows(query.where(runs.c.key.in_(some)))}
 
     def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]] | None]:
         """Of every run that is done (of the study; of all, without one) the files that it left, with their sizes and SHA-256 as
         `artifacts.listing` gives them; None for one of before these were kept.
         """
-        from crosswind.studies.database import runs, study_runs
-
-        def query(sa: Any) -> Any:
-            wanted = sa.select(runs.c.key, runs.c.files).where(runs.c.status.in_(DONE)).order_by(runs.c.finished, runs.c.key)
-            keys = sa.select(study_runs.c.key).where(study_runs.c.study == study)
-            return wanted if study is None else wanted.where(runs.c.key.in_(keys))
-
-        if study is not None:
-            self.study(study)
-        return {row.key: self._listed(row.files) for row in self._rows(query)}
+        query = sa.select(runs.c.key, runs.c.files).where(runs.c.status.in_(DONE)).order_by(runs.c.finished, runs.c.key)
+        return {row.key: self._listed(row.files) for row in self._rows(self._of_study(query, study))}
 
     def faults(self, key: str, files: Mapping[str, Any] | None, read: bool) -> list[str]:
         """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults` says it."""
@@ -316,22 +251,28 @@ class Store:
 
         Empty for a store that was opened without the folder of its files.
         """
-        if self._out is None:
-            return {}
-        return {key: found for key, listed in self.files(study).items() if (found := self.faults(key, listed, read=False))}
+        listed = {} if self._out is None else self.files(study)
+        return {key: found for key, files in listed.items() if (found := self.faults(key, files, read=False))}
 
     def undo(self, keys: Iterable[str]) -> int:
         """Make those of `keys` that are done pending again, without their scores; how many there were."""
-        from crosswind.studies.database import runs, scores
-
         changed = 0
-        values = {"status": "pending", "reason": None, "files": None, "attempts": 0}
         with self.transaction() as connection:
             for some in in_parts(keys):
                 done = runs.c.key.in_(some) & runs.c.status.in_(DONE)
-                connection.execute(scores.delete().where(scores.c.key.in_(runs.select().with_only_columns(runs.c.key).where(done))))
-                changed += connection.execute(runs.update().where(done).values(values)).rowcount
+                connection.execute(scores.delete().where(scores.c.key.in_(sa.select(runs.c.key).where(done))))
+                again = runs.update().where(done).values(status="pending", reason=None, files=None, attempts=0)
+                changed += connection.execute(again).rowcount
         return changed
+
+    def known_drivers(self) -> list[tuple[Driver, bool]]:
+        """The drivers that the store has heard of and not of their end, and whether each lives."""
+        with self.transaction() as connection:
+            rows, at = list(connection.execute(drivers.select())), now(connection)
+        # Without a heartbeat that is a number (a damaged row) it was never heard.
+        beats = [row.heartbeat if isinstance(row.heartbeat, int | float) else float("-inf") for row in rows]
+        known = [Driver(row.id, row.host, row.pid, row.start) for row in rows]
+        return [(driver, driver.lives(beat, at)) for driver, beat in zip(known, beats, strict=True)]
 
     def live_drivers(self) -> set[str]:
         """The drivers whose process lives (on another machine: whose heartbeat is under a minute old)."""
@@ -342,91 +283,60 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """A connection whose changes are made together or not at all. Raises `StoreError`."""
-        from crosswind.studies.database import sentences
-
         with sentences(self.name), self._engine.begin() as connection:
             yield connection
 
-    def _rows(self, query: Callable[[Any], Any]) -> list[Any]:
-        import sqlalchemy
-
+    def _rows(self, query: sa.Select[Any]) -> list[Any]:
         with self.transaction() as connection:
-            return list(connection.execute(query(sqlalchemy)))
+            return list(connection.execute(query))
 
-    def _value(self, value: str | None, kind: type | tuple[type, ...] = object) -> Any:
+    def _of_study(self, query: sa.Select[Any], study: str | None) -> sa.Select[Any]:
+        if study is None:
+            return query
+        self.study(study)
+        return query.where(runs.c.key.in_(_keys_of(study)))
+
+    def _damaged(self, what: str) -> StoreError:
+        return StoreError(f"{self.name} is damaged: {what}")
+
+    def _value(self, value: str | None, kind: Any = object) -> Any:
         try:
             out = None if value is None else _loads(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise StoreError(f"{self.name} is damaged: an entry is not JSON ({error})") from error
+            raise self._damaged(f"an entry is not JSON ({error})") from error
         if not isinstance(out, kind):
-            raise StoreError(f"{self.name} is damaged: an entry is not what it should be, but {shown(out)}")
+            raise self._damaged(f"an entry is not what it should be, but {shown(out)}")
         return out
 
     def _listed(self, value: str | None) -> dict[str, tuple[int, str]] | None:
-        found = self._value(value, (dict, type(None)))
+        found = self._value(value, dict | None)
         try:
             return found and {name: (int(size), str(digest)) for name, (size, digest) in found.items()}
         except (TypeError, ValueError):
-            raise StoreError(f"{self.name} is damaged: the files of a run are {shown(found)}") from None
-
-    def _metrics(self, value: str | None, keep_groups: bool) -> dict[str, Any]:
-        """Metrics of which those that reports do arithmetic with are numbers."""
-        out = self._value(value, dict)
-        self._numbers(out, NUMBERS)
-        groups = out.get("groups", {})
-        if not isinstance(groups, dict) or not all(isinstance(item, dict) for item in groups.values()):
-            raise StoreError(f"{self.name} is damaged: the groups of a result are {shown(groups)}")
-        for item in groups.values():
-            self._numbers(item, NUMBERS)
-        if not keep_groups:
-            out.pop("groups", None)
-        return out
-
-    def _numbers(self, values: Mapping[str, Any], names: Sequence[str]) -> None:
-        for name, value in values.items():
-            # The type first: a large store has millions of values, and nearly all of them are plain numbers.
-            if type(value) not in _PLAIN and name in names and not isinstance(value, int | float):
-                raise StoreError(f"{self.name} is damaged: {name} is not a number, but {shown(value)}")
+            raise self._damaged(f"the files of a run are {shown(found)}") from None
 
     def _status(self, status: Any) -> str:
         if status not in STATUSES:
-            raise StoreError(f"{self.name} is damaged: {shown(status)} is not the status of a run")
+            raise self._damaged(f"{shown(status)} is not the status of a run")
         return str(status)
 
-    def _insert_new(self, table: Any) -> Any:
-        if self._engine.dialect.name == "postgresql":
-            from sqlalchemy.dialects import postgresql
 
-            return postgresql.insert(table).on_conflict_do_nothing()
-        from sqlalchemy.dialects import sqlite
-
-        return sqlite.insert(table).on_conflict_do_nothing()
-
-    def known_drivers(self) -> list[tuple[Driver, bool]]:
-        """The drivers that the store has heard of and not of their end, and whether each lives."""
-        from crosswind.studies.database import drivers, now
-
-        with self.transaction() as connection:
-            rows, at = list(connection.execute(drivers.select())), now(connection)
-        # Without a heartbeat that is a number (a damaged row) it was never heard.
-        beats = [row.heartbeat if isinstance(row.heartbeat, int | float) else float("-inf") for row in rows]
-        known = [Driver(row.id, row.host, row.pid, row.start) for row in rows]
-        return [(driver, driver.lives(beat, at)) for driver, beat in zip(known, beats, strict=True)]
+def _keys_of(study: str) -> sa.Select[Any]:
+    return sa.select(study_runs.c.key).where(study_runs.c.study == study)
 
 
-def _loads(text: Any) -> Any:
+def _loads(content: Any) -> Any:
     # What a store writes is text without spaces around it, which the reader inside `json.loads` takes in half the time.
     try:
-        out, end = _raw_decode(text)
-        if end == len(text):
+        out, end = _raw_decode(content)
+        if end == len(content):
             return out
     except (TypeError, ValueError):
         pass
-    return json.loads(text)
+    return json.loads(content)
 
 
 def _without_password(url: str) -> str:
     head, mark, rest = url.partition("://")
     credentials, at, place = rest.rpartition("@")
-    user = credentials.partition(":")[0]
-    return f"{head}{mark}{user}{at}{place}"
+    return f"{head}{mark}{credentials.partition(':')[0]}{at}{place}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crosswind.core.types import PlannedRun
+from crosswind.core.types import Job
 
 __all__ = ["Traces"]
 
@@ -15,7 +15,7 @@ __all__ = ["Traces"]
 class Traces:
     """The traces of one drive: files in `folder`, named after data set, model and method."""
 
-    def __init__(self, folder: Path, runs: Iterable[PlannedRun]) -> None:
+    def __init__(self, folder: Path, runs: Iterable[Job]) -> None:
         self.written: list[str] = []
         self.troubles: list[str] = []
         self._names: dict[tuple[str, ...], str] = {}
@@ -26,13 +26,13 @@ class Traces:
             if kind not in self._names:
                 self._names[kind] = _unlike("-".join(kind), self._names.values())
 
-    def path(self, run: PlannedRun) -> str | None:
+    def path(self, run: Job) -> str | None:
         """Where a trace of the run goes, without its suffix; None where another run of its kind was chosen."""
         kind = _kind(run)
         chosen = self._chosen.setdefault(kind, run.key) == run.key
         return str(self._folder / self._names[kind]) if chosen else None
 
-    def ended(self, run: PlannedRun, result: Mapping[str, Any] | None) -> None:
+    def ended(self, run: Job, result: Mapping[str, Any] | None) -> None:
         """What the run gave, None where it failed: then the next of its kind is traced."""
         kind = _kind(run)
         if self._chosen.get(kind) != run.key:
@@ -47,7 +47,7 @@ class Traces:
                 self.troubles.append(f"{', '.join(kind)}: {told['trouble']}")
 
 
-def _kind(run: PlannedRun) -> tuple[str, ...]:
+def _kind(run: Job) -> tuple[str, ...]:
     # The label of a base's method says that it is one.
     return tuple(str(run.labels[name]) for name in ("data", "model", "method") if run.labels.get(name))
 

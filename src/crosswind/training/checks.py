@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +15,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import split_rows, training_keys
 from crosswind.methods.base import Info, Method, check_needs
 from crosswind.training.device import check_device
-from crosswind.training.orders import undrawn
-from crosswind.training.pairings import Pairing, doubts, environments_are_classes, refuse
+from crosswind.training.pairings import Pairing, doubts, environments_are_classes, lot_doubt, refuse
+from crosswind.training.samplers import undrawn
 from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import TrainingSettings, check_switches
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from crosswind.shifts.split import RowSet, Split
 
-__all__ = ["changes_nothing", "check_run", "run_doubts"]
+__all__ = ["changes_nothing", "check_run", "lot_doubts", "run_doubts"]
 
 
 def check_run(
@@ -67,7 +66,7 @@ def run_doubts(
     """
     name = method.registered_name  # type: ignore[attr-defined]
     own = method.doubts(dict(state))
-    found = doubts(replace(_pairing(method, split, info), lots=_smallest_lot(method, split, images)))
+    found = doubts(_pairing(method, split, info))
     if not any(text.startswith("is ") for text in found) and changes_nothing(method, info.input_shape):
         found.append("changes no picture of this size at these settings: tried on noise, all stayed as they were")
     if own:
@@ -174,13 +173,13 @@ def _sampler(rows: RowSet) -> str:
     return "balanced" if alike and np.allclose(mass[mass > 0], mass.max()) else "of the study"
 
 
-def _smallest_lot(method: Method, split: Split, images: Mapping[str, AttributedDataset]) -> tuple[int, str] | None:
-    """The fewest rows that the method adapts to at once, and what they are called."""
+def lot_doubts(method: Method, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]) -> list[str]:
+    """What the reader of its predictions must be told of a method that adapts to rows, a sentence each."""
     if not method.needs.adapts:
-        return None
+        return []
     attribute = getattr(method, method.needs.adapts)
     lots = []
-    for name, rows in split.evaluation.items():
+    for name, rows in sets.items():
         if attribute is None:
             lots.append((len(rows.rows), f"set {name!r}"))
             continue
@@ -192,4 +191,4 @@ def _smallest_lot(method: Method, split: Split, images: Mapping[str, AttributedD
         lots += [
             (int(count), f"{attribute} {values[code]!r} of set {name!r}") for code, count in enumerate(np.bincount(codes)) if count
         ]
-    return min(lots, default=None)
+    return [f"{method.registered_name} {text}" for text in lot_doubt(min(lots, default=None))]  # type: ignore[attr-defined]

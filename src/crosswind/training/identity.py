@@ -12,7 +12,7 @@ from crosswind.core.knobs import knobs_of
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
-from crosswind.training.orders import undrawn
+from crosswind.training.samplers import undrawn
 from crosswind.training.settings import ModelSpec, TrainingSettings, keyed
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Examples, Stage
-from crosswind.training.orders import Order, even_groups, row_weights
 from crosswind.training.pixels import Pixels
+from crosswind.training.samplers import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.layout import on_device
 

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,57 +24,25 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
 from crosswind.models.build import Model
 from crosswind.training import checkpoint as files
-from crosswind.training.checks import check_run, run_doubts
+from crosswind.training.checks import check_run, lot_doubts, run_doubts
+from crosswind.training.cuda_graphs import Steps
 from crosswind.training.device import reproducible
-from crosswind.training.graphs import Steps
 from crosswind.training.identity import identity, info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
-from crosswind.training.selection import Selection, Selector, Stopper, check_rules, start_of
+from crosswind.training.selection import Selector, Stopper, check_rules, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.tools import RunTools
+from crosswind.training.trajectory import Answer, Trajectory, inner_name
 
 if TYPE_CHECKING:
-    from crosswind.shifts.split import Split
+    from crosswind.shifts.split import RowSet, Split
     from crosswind.training.profiling import Profile
 
-__all__ = ["Trajectory", "fit"]
 
 Report = Callable[[dict[str, Any]], object]
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """What one training gave.
-
-    `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training ended there and is scored as it
-    is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
-    accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
-    rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
-    the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
-    sentence each; `warnings`: those of all rules.
-    """
-
-    status: str
-    history: list[dict[str, Any]]
-    selections: dict[str, Selection]
-    predictions: dict[str, dict[str, Predictions]]
-    cost: dict[str, float]
-    doubts: dict[str, list[str]]
-    snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
-    frozen: Mapping[str, Tensor] = field(repr=False)
-
-    @property
-    def warnings(self) -> list[str]:
-        """Every doubt once."""
-        return list(dict.fromkeys(text for own in self.doubts.values() for text in own))
-
-    def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
-        """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""
-        kept = {**self.frozen, **self.snapshots[self.selections[rule].step]}
-        return {_public(name): value for name, value in kept.items()}
 
 
 def fit(
@@ -122,6 +89,27 @@ def fit(
         return run.result()
 
 
+def trained(
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    model: ModelSpec,
+    settings: TrainingSettings,
+    seed: int,
+    weights: Mapping[str, Mapping[str, Tensor]],
+    *,
+    base: Mapping[str, Tensor] | None = None,
+) -> Answer:
+    """`Trajectory.answer` of a run that ended before, from its weights by selection rule (`Trajectory.weights`); else as `fit`."""
+    info = info_of(split, images, settings)
+    with reproducible(settings):
+        run = _Run(method, split, images, model, settings, seed, None, None, info, base, (), Meter(inside=True), None)
+    for place, (rule, tensors) in enumerate(weights.items()):
+        run.snapshots[place] = {inner_name(name): value for name, value in tensors.items()}
+        run.taken[rule] = place
+    return run.answer
+
+
 class _Run:
     def __init__(
         self,
@@ -162,6 +150,7 @@ class _Run:
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
         self.said: dict[int, dict[str, Predictions]] = {}  # of validation sets, at the steps of the snapshots
+        self.taken: dict[str, int] = {}  # the step of every rule, once training is over
         self._follow()
         self.logged: dict[str, list[Tensor]] = {}
         meter.watch(self.rows, *self.validation.values())
@@ -358,27 +347,38 @@ class _Run:
 
     def result(self) -> Trajectory:
         """Predictions of every set by every rule, each distinct snapshot predicted with once."""
-        settings, selections = self.settings, self.selector.selections
+        selections = self.selector.selections
+        state = dict(self.tools.state)  # as it is at the end, before earlier weights are looked at
+        self.taken = {rule: item.step for rule, item in selections.items()}
         with self.meter.part("evaluation"):
-            evaluation = {
-                name: EvaluationRows(rows, self.images[rows.source], settings, resident=False)
-                for name, rows in self.split.evaluation.items()
-            }
-            self.meter.watch(*evaluation.values())
-            by_step = {step: self._predictions(step, evaluation) for step in sorted(self.selector.steps)}
-        steps = self.before + self.step
-        self.meter.images += steps * settings.batch
-        cost = {**self.meter.cost(), "steps": float(steps)}
-        predictions = {rule: by_step[item.step] for rule, item in selections.items()}
+            # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
+            steps = sorted(self.selector.steps)
+            by_step = {step: self.said.get(step) or self._at(step, predict, self.validation) for step in steps}
+            answers, doubts = self.answer(self.split.evaluation, self.images)
+        predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
+        taken = self.before + self.step
+        self.meter.images += taken * self.settings.batch
+        cost = {**self.meter.cost(), "steps": float(taken)}
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
-        told = run_doubts(self.method, self.split, self.images, self.info, self.tools.state, selections, self.start)
-        return Trajectory(self.status, self.history, selections, predictions, cost, told, dict(self.snapshots), frozen)
+        told = run_doubts(self.method, self.split, self.images, self.info, state, selections, self.start)
+        told = {rule: [*own, *doubts] for rule, own in told.items()}
+        return Trajectory(self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer)
 
-    def _predictions(self, step: int, evaluation: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+    def answer(
+        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+    ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
+        """See `Answer`. Each distinct snapshot predicts once."""
+        if not sets:
+            return {rule: {} for rule in self.taken}, []
+        rows = {name: EvaluationRows(item, images[item.source], self.settings, resident=False) for name, item in sets.items()}
+        self.meter.watch(*rows.values())
+        how = predict_adapted if self.method.needs.adapts else predict
+        by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
+        return {rule: by_step[step] for rule, step in self.taken.items()}, lot_doubts(self.method, sets, images)
+
+    def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.tools.load_weights(self.snapshots[step])
-        # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
-        out = self.said.get(step) or self._say(predict, self.validation)
-        return out | self._say(predict_adapted if self.method.needs.adapts else predict, evaluation)
+        return self._say(how, sets)
 
 
 _NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")
@@ -407,10 +407,3 @@ def _train_base(
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _public(name: str) -> str:
-    if not name.startswith("module/"):
-        return name
-    _, module, parameter = name.split("/", 2)
-    return f"{module}.{parameter}"

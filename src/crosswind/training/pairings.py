@@ -17,7 +17,7 @@ from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.types import canonical
 
-__all__ = ["Pairing", "doubts", "environments_are_classes", "refuse"]
+__all__ = ["Pairing", "doubts", "environments_are_classes", "lot_doubt", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,14 @@ def doubts(pairing: Pairing) -> list[str]:
     if pairing.sampler != "uniform" and (pairing.even or (needs.sampler == "balanced" and pairing.sampler != "balanced")):
         what = "environments" if pairing.even else "groups"
         found.append(f"draws {what} in equal shares, so the sampler {pairing.sampler} decides only among the rows of each")
-    if pairing.lots is not None and pairing.lots[0] == 1:
-        found.append(f"adapts to {pairing.lots[1]}, which is a single test row, by the statistics of that row alone")
-    return found
+    return [*found, *lot_doubt(pairing.lots)]
+
+
+def lot_doubt(lot: tuple[int, str] | None) -> list[str]:
+    """What is doubtful of the smallest number of test rows that are adapted to at once, and their name."""
+    if lot is None or lot[0] > 1:
+        return []
+    return [f"adapts to {lot[1]}, which is a single test row, by the statistics of that row alone"]
 
 
 def _of_environments(pairing: Pairing) -> list[str]:

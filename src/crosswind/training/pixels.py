@@ -1,4 +1,4 @@
-"""Base images as uint8 tensors on a run's device: out of memory where they are held, read ahead in a thread where they are not."""
+"""Images as uint8 tensors on a run's device: gathered from shared memory if they are held there, else read ahead in a thread."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from torch import Tensor
 from crosswind.data.resident import ResidentRows
 from crosswind.transforms.layout import on_device
 
-__all__ = ["Pixels"]
-
 DEVICE_SHARE = 4
-"""A run's rows are copied to an accelerator if they take at most one in so many bytes of what is free there."""
+"""A run's rows are copied to an accelerator if they take at most one part in this many of its free memory."""
 
 
 class Pixels:
-    """The images of some rows, asked for by place. `waited`: seconds spent so far on waiting for images that were not there."""
+    """The images of some rows, by place. `waited`: seconds spent so far on waiting for images that were not yet read."""
 
     def __init__(self, rows: ResidentRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -36,19 +34,19 @@ class Pixels:
         return self._waited + self._rows.waited
 
     def copy_to_device(self) -> None:
-        """Keep all rows on the accelerator, if this is one and they take a small part of it."""
+        """Copy all rows to the accelerator, if the device is one and they take a small share of it."""
         n, memory = len(self._rows.rows), self._rows.memory
         if self._device.type != "cuda" or memory is None or not n:
             return
-        free, _ = torch.cuda.mem_get_info(self._device)
-        if n * memory[0].size * DEVICE_SHARE > free:
+        size = n * memory[0].size
+        if size * DEVICE_SHARE > torch.cuda.mem_get_info(self._device)[0]:
             return
         self._copied = torch.empty((n, *memory.shape[1:]), dtype=torch.uint8, device=self._device)
-        for part in np.array_split(np.arange(n), max(1, n * memory[0].size >> 26)):
-            self._copied[part[0] : part[-1] + 1] = self._to_device(self._rows.take(part))
+        for part in np.array_split(np.arange(n), max(1, size >> 26)):
+            self._copied[part[0] : part[-1] + 1] = on_device(self._rows.take(part), self._device)
 
     def held(self, places: NDArray[np.int64] | None = None) -> bool:
-        """Whether the rows at `places` (None: all) need no reading ahead."""
+        """Whether the rows at `places` (None: all) can be gathered at once."""
         return self._copied is not None or self._rows.held(places)
 
     def take(self, places: NDArray[np.int64]) -> Tensor:
@@ -57,25 +55,25 @@ class Pixels:
             return self._copied.index_select(0, on_device(places, self._device))
         memory = self._rows.memory
         if memory is None or not self._rows.held(places):
-            return self._to_device(self._rows.take(places))
-        # One gather, straight out of the memory that all processes share.
-        found = torch.from_numpy(memory).index_select(0, torch.from_numpy(self._rows.slots[places]))
-        return on_device(found, self._device)
+            return on_device(self._rows.take(places), self._device)
+        # One gather from the memory that all processes share.
+        images = torch.from_numpy(memory).index_select(0, torch.from_numpy(self._rows.rows[places]))
+        return on_device(images, self._device)
 
     def ahead(self, places: NDArray[np.int64]) -> Future[NDArray[np.uint8]]:
-        """Begin to read the images at `places` beside what this thread does; for `arrived`."""
+        """Start reading the images at `places` in a thread; `arrived` takes the answer."""
         if self._reader is None:
-            # A thread of its own has the number of torch's threads that it is told, not that of the thread that made it.
+            # A new thread does not inherit the number of torch's threads.
             threads = partial(torch.set_num_threads, torch.get_num_threads())
             self._reader = ThreadPoolExecutor(1, thread_name_prefix="pixels", initializer=threads)
         return self._reader.submit(self._rows.take, places)
 
     def arrived(self, coming: Future[NDArray[np.uint8]]) -> Tensor:
-        """What `ahead` began to read, as `take` gives it."""
+        """The images whose reading `ahead` started, as `take` gives them."""
         begun = time.perf_counter()
-        found = coming.result()
+        images = coming.result()
         self._waited += time.perf_counter() - begun
-        return self._to_device(found)
+        return on_device(images, self._device)
 
     def each(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         """`take` of each part, one part ahead where they are not held."""
@@ -83,10 +81,6 @@ class Pixels:
             yield from map(self.take, parts)
             return
         coming = self.ahead(parts[0])
-        for later in parts[1:]:
-            found, coming = coming, self.ahead(later)
-            yield self.arrived(found)
-        yield self.arrived(coming)
-
-    def _to_device(self, found: NDArray[np.uint8]) -> Tensor:
-        return on_device(found, self._device)
+        for later in [*parts[1:], None]:
+            current, coming = coming, coming if later is None else self.ahead(later)
+            yield self.arrived(current)

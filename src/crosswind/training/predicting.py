@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from crosswind.core.types import Predictions
 from crosswind.methods.base import Method, Modules, Output, State, Unlabelled
-from crosswind.training.fused import evaluated
+from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.selection import Score
 from crosswind.training.settings import TrainingSettings

@@ -41,12 +41,10 @@ class Profile:
         self.table = ""
         self.trouble = "the run had no step left to trace"
         self._warm_up = WARM_UP
-        self._activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.device(device).type == "cuda":
-            self._activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._cuda = torch.device(device).type == "cuda"
         self._done = 0
         self._active: Any = None
-        self._span: Any = None
+        self._span = contextlib.ExitStack()
         self._validated = False
         self._found: list[tuple[str, Any]] = []
 
@@ -67,20 +65,18 @@ class Profile:
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
         """To be put around each validation: the first after the trace of steps began is traced."""
-        self._leave()
-        if self._validated or not (self._found or self._active):
-            yield
-            return
-        self._validated = True
-        alone = self._active is None
-        if alone:
+        self._span.close()
+        traced, alone = not self._validated and bool(self._found or self._active), self._active is None
+        if traced and alone:
             self._start()
-        self._enter("validation")
+        if traced:
+            self._validated = True
+            self._enter("validation")
         try:
             yield
         finally:
-            self._leave()
-            if alone:
+            self._span.close()
+            if traced and alone:
                 self._stop("a validation")
 
     def __enter__(self) -> Profile:
@@ -89,54 +85,50 @@ class Profile:
     def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
         self._stop("training steps")
         if self._found and raised is None:
-            with self._apart():
-                try:
-                    self._finish()
-                except Exception as error:
-                    self.trouble = f"torch's profiler gave no trace: {one_line(str(error))}"
+            with self._apart("gave no trace"):
+                self._finish()
 
     def _start(self) -> None:
-        with self._apart():
-            try:
-                self._active = torch.profiler.profile(activities=self._activities, acc_events=True)
-                self._active.start()
-            except Exception as error:  # where the machine forbids it, or another profiler runs
-                self._active = None
-                self.trouble = f"torch's profiler did not start: {one_line(str(error))}"
+        activities = torch.profiler.ProfilerActivity
+        with self._apart("did not start"):  # where the machine forbids it, or another profiler runs
+            made = torch.profiler.profile(activities=[activities.CPU, *([activities.CUDA] if self._cuda else [])], acc_events=True)
+            made.start()
+            self._active = made
 
     def _stop(self, title: str) -> None:
-        self._leave()
+        self._span.close()
         ended, self._active = self._active, None
         if ended is not None:
-            with self._apart():
-                try:
-                    ended.stop()
-                    self._found.append((title, ended))
-                except Exception as error:
-                    self.trouble = f"torch's profiler did not end well: {one_line(str(error))}"
+            with self._apart("did not end well"):
+                ended.stop()
+                self._found.append((title, ended))
 
     def _enter(self, name: str) -> None:
-        self._leave()
+        self._span.close()
         if self._active is not None:
-            self._span = torch.profiler.record_function(name)
-            self._span.__enter__()
-
-    def _leave(self) -> None:
-        span, self._span = self._span, None
-        if span is not None:
-            span.__exit__(None, None, None)
+            self._span.enter_context(torch.profiler.record_function(name))
 
     @contextlib.contextmanager
-    def _apart(self) -> Iterator[None]:
+    def _apart(self, failure: str) -> Iterator[None]:
+        """Time that is none of the training's, without what torch's profiler writes to standard error from C++."""
         begun = time.perf_counter()
-        with _quiet():
+        kept, nowhere = _duplicate(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            if kept is not None:
+                os.dup2(nowhere, 2)
             yield
-        self.seconds += time.perf_counter() - begun
+        except Exception as error:
+            self.trouble = f"torch's profiler {failure}: {one_line(str(error))}"
+        finally:
+            os.close(nowhere)
+            if kept is not None:
+                os.dup2(kept, 2)
+                os.close(kept)
+            self.seconds += time.perf_counter() - begun
 
     def _finish(self) -> None:
         events, lines = [], []
-        on_device = torch.profiler.ProfilerActivity.CUDA in self._activities
-        by = "self_device_time_total" if on_device else "self_cpu_time_total"
+        by = "self_device_time_total" if self._cuda else "self_cpu_time_total"
         for title, found in self._found:
             # All count time from the same moment, so they lie one behind the other.
             some, left_out = _events(found)
@@ -149,33 +141,19 @@ class Profile:
         self.trouble = ""
 
 
+def _duplicate(descriptor: int) -> int | None:
+    try:
+        return os.dup(descriptor)
+    except OSError:  # closed
+        return None
+
+
 def _events(found: Any) -> tuple[list[dict[str, Any]], int]:
     """The events of a trace, the first `MAX_EVENTS` of them, and how many were left out."""
-    handle, name = tempfile.mkstemp(suffix=".json")
-    os.close(handle)
-    try:
-        found.export_chrome_trace(name)
-        events = json.loads(Path(name).read_text(encoding="utf-8", errors="replace"))["traceEvents"]
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        found.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(encoding="utf-8", errors="replace"))["traceEvents"]
     told = [event for event in events if event.get("ph") == "M"]
     timed = sorted((event for event in events if event.get("ph") != "M"), key=lambda event: float(event.get("ts", 0)))
     return [*told, *timed[:MAX_EVENTS]], max(0, len(timed) - MAX_EVENTS)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without standard error: torch's profiler writes there from C++, whatever its settings."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # closed
-        yield
-        return
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -15,7 +15,7 @@ from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, Stage, State
 from crosswind.models.build import Model, build_model
-from crosswind.training.fused import evaluated
+from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs
 from crosswind.training.settings import ModelSpec, TrainingSettings

@@ -1,40 +1,42 @@
-"""What a transform is: a frozen set of knobs that changes a batch of images, each sample by randomness of its own."""
+"""The protocol of a transform: frozen settings that change a batch of inputs, each row by its own key."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knobs_of, resolve
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Transform"]
-
 
 @dataclass(frozen=True)
 class Transform(ABC):
-    """A change of images. Its fields are knobs, checked when it is made (`InputError`).
+    """A change of images or texts. Its fields are knobs, checked when it is made (`InputError`).
 
-    A call is a pure function: the same image, knobs and key give the same bits, alone or in any batch.
+    A call is a pure function: the same input, knobs and key give the same output, alone or in any batch.
     """
 
+    takes: ClassVar[str] = "image"
+    """What a row of the input is: image or text."""
+
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = None
-    """The knob that says how strong the transform is, and values of it from weak to strong, as a contact sheet shows them."""
+    """The knob that sets the strength, and values of it from weak to strong, as a contact sheet shows them."""
 
     random: ClassVar[bool] = True
-    """Whether the result depends on the key; False where the same image always becomes the same picture."""
+    """Whether the result depends on the key."""
 
     def __post_init__(self) -> None:
         knobs = knobs_of(type(self))
         values: dict[str, Any] = {item.name: getattr(self, item.name) for item in knobs}
-        for key, value in resolve(knobs, values, self.title, f"transform {self.title!r}").items():
+        for key, value in resolve(knobs, values, self.title, self._whose).items():
             object.__setattr__(self, key, value)
 
     @property
@@ -42,37 +44,62 @@ class Transform(ABC):
         """The registered name."""
         return getattr(type(self), "registered_name", type(self).__name__)
 
+    @property
+    def _whose(self) -> str:
+        return f"{'text ' if self.takes == 'text' else ''}transform {self.title!r}"
+
+    @overload
+    def __call__(self, inputs: Tensor, keys: NDArray[np.uint64]) -> Tensor: ...
+
+    @overload
+    def __call__(self, inputs: Sequence[Sequence[str]], keys: NDArray[np.uint64]) -> list[list[str]]: ...
+
     @final
-    def __call__(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """The changed images: a new tensor of the shape, dtype, device and memory layout of `x`, which stays as it is.
+    def __call__(self, inputs: Any, keys: NDArray[np.uint64]) -> Any:
+        """The changed inputs, new; those given stay as they are. Raises `InputError`.
 
-        `x`: [n, c, h, w], c 1 (grey) or 3 (red, green, blue), any h and w, also n = 0; uint8, or floats in [0, 1], which are
-        rounded to the 256 levels of uint8 first. `keys`: uint64 [n], the randomness of each sample. Raises `InputError`.
+        `keys`: uint64 [n], the randomness of each row. `inputs`, by what the transform takes:
+        image: a tensor [n, c, h, w], c 1 (grey) or 3 (red, green, blue), any h and w, also n = 0; uint8, or floats in [0, 1],
+            which are rounded to 256 levels first. The result has the shape, dtype, device and memory layout of the input.
+        text: n sequences of tokens, also empty ones. The result is a list of n lists of tokens; only an empty text gives an
+            empty one. Tokens are words and punctuation marks, split as the model wants them.
         """
-        import torch
+        checked = self._checked_images(inputs) if self.takes == "image" else self._checked_texts(inputs)
+        if len(keys) != len(inputs):
+            raise InputError(self._whose, f"needs one key for each of {len(inputs)} {self.takes}s, not {len(keys)}")
+        if self.takes == "text":
+            return self.apply(checked, keys)
+        if inputs.numel() == 0:
+            return inputs.clone()
+        from crosswind.transforms.layout import laid_out_as
 
-        whose = f"transform {self.title!r}"
-        if x.ndim != 4 or x.shape[1] not in (1, 3) or not (x.dtype == torch.uint8 or x.is_floating_point()):
-            shape = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
-            raise InputError(whose, f"needs images of 1 or 3 channels, uint8 or float [n, c, h, w], not {shape}")
-        if len(keys) != len(x):
-            raise InputError(whose, f"needs one key for each of {len(x)} images, not {len(keys)}")
-        if x.numel() == 0:
-            return x.clone()
-        if x.dtype == torch.uint8:
-            return self._in_layout_of(x, self.apply(x, keys))
-        low, high = x.aminmax()
-        if not (low >= 0 and high <= 1):
-            raise InputError(whose, f"needs float images in [0, 1], not in [{low:g}, {high:g}]")
-        changed = self.apply(x.mul(255).round_().to(torch.uint8), keys)
-        return self._in_layout_of(x, changed.to(x.dtype).div_(255))
+        changed = self.apply(checked, keys)
+        return laid_out_as(changed if checked is inputs else changed.to(inputs.dtype).div_(255), inputs)
 
     @abstractmethod
-    def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """The changed images of uint8 ones [n, c, h, w], n > 0: a new uint8 tensor of the same shape; called by `__call__` only."""
+    def apply(self, inputs: Any, keys: NDArray[np.uint64]) -> Any:
+        """The changed inputs, new, of checked ones; called by `__call__` only.
 
-    def _in_layout_of(self, x: Tensor, out: Tensor) -> Tensor:
+        image: uint8 [n, c, h, w], n > 0, to uint8 of the same shape. text: a list of lists of tokens to another one.
+        """
+
+    def _checked_images(self, x: Tensor) -> Tensor:
         import torch
 
-        last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-        return out.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+        if x.ndim != 4 or x.shape[1] not in (1, 3) or not (x.dtype == torch.uint8 or x.is_floating_point()):
+            shape = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
+            raise InputError(self._whose, f"needs images of 1 or 3 channels, uint8 or float [n, c, h, w], not {shape}")
+        if x.dtype == torch.uint8 or x.numel() == 0:
+            return x
+        low, high = x.aminmax()
+        if not (low >= 0 and high <= 1):
+            raise InputError(self._whose, f"needs float images in [0, 1], not in [{low:g}, {high:g}]")
+        return x.mul(255).round_().to(torch.uint8)
+
+    def _checked_texts(self, texts: Any) -> list[list[str]]:
+        if isinstance(texts, str):
+            raise InputError(self._whose, f"needs a list of texts, each a list of tokens, not the text {shown(texts)}")
+        for tokens in texts:
+            if isinstance(tokens, str) or not all(isinstance(token, str) for token in tokens):
+                raise InputError(self._whose, f"needs each text as a list of tokens, not as {shown(tokens)}")
+        return [list(tokens) for tokens in texts]

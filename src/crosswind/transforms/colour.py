@@ -1,8 +1,8 @@
-"""Hue, and the jitter of brightness, contrast, saturation and hue, on uint8 images, with parameters for every sample.
+"""Jitter of brightness, contrast, saturation and hue of uint8 images, with parameters for every sample.
 
-Two models of hue, each under its own name. `hue` turns the angle of the hue-saturation-value model, as Pillow and torchvision do.
-`hue_matrix` turns the plane of colour differences of the YIQ model: a linear map, so that a whole jitter is one 3 x 3 matrix and
-one offset a sample (`jitter` with `hue="matrix"`); it keeps luminance where the other keeps value, and looks different.
+There are two models of hue. `hue` turns the angle of the hue-saturation-value model, as Pillow and torchvision do. `hue_rotation`
+turns the plane of colour differences of the YIQ model. It is linear, so that a whole jitter is one 3 x 3 matrix and one offset a
+sample; it keeps luminance where the other keeps value, and looks different.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from torch import Tensor
 
 from crosswind.transforms import photometry
 from crosswind.transforms.layout import in_groups, laid_out_as, on_device, parts, planes
-
-__all__ = ["JITTER", "JITTER_DRAWS", "hue", "hue_matrix", "hue_rotation", "jitter", "jitter_draws"]
 
 JITTER = ("brightness", "contrast", "saturation", "hue")
 JITTER_DRAWS = 2 * len(JITTER)  # uniform numbers that one sample's jitter takes
@@ -43,14 +41,13 @@ def jitter_draws(draws: Tensor, strengths: tuple[float, float, float, float]) ->
 def jitter(x: Tensor, amounts: NDArray[np.float64], order: NDArray[np.int64], hue: str = "exact") -> Tensor:
     """uint8 images [n, c, h, w] with brightness, contrast, saturation and hue changed by `amounts` [n, 4] in each sample's `order`.
 
-    `hue` "exact": the four one after the other, each rounded to whole levels, as torchvision's ColorJitter does to Pillow images,
-    to the level. "matrix": hue as `hue_matrix`; all four are composed into one matrix and one offset a sample and rounded once,
-    nothing being cut to 0 to 255 in between, and the mean of contrast is the mean of what comes before it, not rounded. A grey
-    image stays grey. A step that changes nothing (factor 1, hue 0) is passed over.
+    `hue` "exact": the four one after the other, each rounded to whole levels; torchvision's ColorJitter of Pillow images, to the
+    level. A step that changes nothing (factor 1, hue 0) is passed over. "matrix": hue as `hue_rotation`; all four are composed into
+    one matrix and one offset a sample and rounded once. Nothing is cut to 0 to 255 in between, and the mean that contrast keeps is
+    that of the steps before it, not rounded. A grey image stays grey.
     """
     if hue == "matrix":
-        matrices, grounds = _composed(amounts, order)
-        return _linear(x, matrices, grounds)
+        return _linear(x, *_composed(amounts, order))
     idle = np.where(np.arange(4) < 3, 1.0, 0.0)
     turns = np.where(np.take_along_axis(amounts == idle, order, axis=1), -1, order)
 
@@ -93,12 +90,6 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
         lost.mul_(vivid.to(torch.float32).neg_()).add_(TURN).mul_(value.to(torch.float32)).mul_(1.0 / TURN).add_(0.5)
         out[part] = lost.to(torch.int32)
     return laid_out_as(out, like)
-
-
-def hue_matrix(x: Tensor, turn: Tensor) -> Tensor:
-    """uint8 images with their colour differences (YIQ) turned by `turn` [n] of a full circle, rounded; a grey image stays."""
-    matrices = hue_rotation(turn.double().cpu().numpy())
-    return _linear(x, matrices, np.zeros((len(x), 3, 3)))
 
 
 def hue_rotation(turn: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -152,12 +143,11 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
 
     Numbers are rounded to so many bits that every product and sum is exact in single precision: the same bits in any order.
     """
-    coloured = x.shape[1] == 3
-    if not coloured:
+    channels = x.shape[1]
+    if channels == 1:
         # Three equal channels stay equal under every map of a jitter: a row's sum is what becomes of one.
         matrices, grounds = matrices[:, :1].sum(2, keepdims=True), grounds[:, :1].sum(2, keepdims=True)
-    matrices, grounds = np.asarray(matrices, dtype=np.float64), np.asarray(grounds, dtype=np.float64)
-    reach = 255 * (np.abs(matrices).sum(2).max(1) + np.abs(grounds).reshape(len(x), x.shape[1], -1).sum(2).max(1)) + 1
+    reach = 255 * (np.abs(matrices).sum(2).max(1) + np.abs(grounds).sum(2).max(1)) + 1
     step = np.ldexp(1.0, np.frexp(reach)[1] - 24)
     weights = np.rint(matrices / step[:, None, None]) * step[:, None, None]
     x, like = planes(x), x
@@ -166,22 +156,16 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
         levels = x[part].to(torch.float32)
         # The sum of a line is exact in single precision, that of an image is not.
         means = (levels.sum(3).double().sum(2) / (x.shape[2] * x.shape[3])).cpu().numpy()
-        offset = _added(grounds[part], means) + 0.5
+        offset = sum(grounds[part, :, other] * means[:, other : other + 1] for other in range(channels)) + 0.5
         offset = np.rint(offset / step[part, None]) * step[part, None]
         given = on_device(weights[part].astype(np.float32), x.device)[:, :, :, None, None]
         first = on_device(offset.astype(np.float32), x.device)[:, :, None, None]
-        for channel in range(x.shape[1]):
+        for channel in range(channels):
             mixed = torch.addcmul(first[:, channel], levels[:, 0], given[:, channel, 0])
-            for other in range(1, x.shape[1]):
+            for other in range(1, channels):
                 mixed.addcmul_(levels[:, other], given[:, channel, other])
             out[part, channel] = mixed.clamp_(0, 255).to(torch.int32)
     return laid_out_as(out, like)
-
-
-def _added(grounds: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    if means.shape[1] == 1:
-        return grounds.reshape(len(means), -1)[:, :1] * means
-    return grounds[:, :, 0] * means[:, :1] + grounds[:, :, 1] * means[:, 1:2] + grounds[:, :, 2] * means[:, 2:3]
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Counter-based random numbers for batches of tensors: integers only, so the same bits in any batch and on any device.
+"""Counter-based random numbers for batches of images: integers only, so the same bits in any batch and on any device.
 
-Draw j of a sample is a hash of its 64-bit key and j. There is no state, and no logarithm or cosine whose last bit depends on
-where a number lies in a vector register: normal numbers come from a table of 65,536 quantiles.
+Number j of a sample is a hash of its 64-bit key and j. There is no state, and no logarithm or cosine whose last bit depends on its
+place in a vector register: normal numbers come from a table of 65,536 quantiles.
 """
 
 from __future__ import annotations
@@ -17,27 +17,20 @@ from torch import Tensor
 from crosswind.core.seeds import hash64
 from crosswind.transforms.layout import on_device
 
-__all__ = ["bits16", "hashed", "normal_quantiles", "uniforms"]
-
 # lowbias32 (C. Wellons, "Prospecting for hash functions", 2018) and the golden ratio, as the signed 32-bit integers torch knows.
 _MULTIPLY_1 = 0x7FEB352D
 _MULTIPLY_2 = 0x846CA68B - (1 << 32)
 _GOLDEN = 0x9E3779B9 - (1 << 32)
 
 
-def bits16(keys: NDArray[np.uint64] | Tensor, count: int, device: torch.device | str = "cpu") -> Tensor:
+def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "cpu") -> Tensor:
     """Uniform whole numbers in [0, 65536): int32 [n, count] on `device`, row i a function of `keys[i]` (uint64 [n]) alone.
 
-    The first numbers of a row do not depend on how many are asked for. Keys that are a tensor, int64 of the same bits, stay where
-    they are, and so do the numbers.
+    The first numbers of a row do not depend on how many are asked for.
     """
     # Hashed once more, so that keys which differ in few bits serve as well as any.
-    if isinstance(keys, Tensor):
-        device = keys.device
-        words = hashed(keys, 0).view(-1, 1).view(torch.int32)
-    else:
-        halves = np.ascontiguousarray(hash64(np.asarray(keys), 0), dtype="<u8").view("<i4").reshape(-1, 2).astype(np.int32)
-        words = on_device(halves, device)
+    halves = np.ascontiguousarray(hash64(np.asarray(keys), 0), dtype="<u8").view("<i4").reshape(-1, 2).astype(np.int32)
+    words = on_device(halves, device)
     counter = torch.arange((count + 1) // 2, dtype=torch.int32, device=device) * _GOLDEN
     state = counter + words[:, :1]
     # In place: a new tensor for every step would cost as much as the arithmetic.
@@ -51,27 +44,9 @@ def bits16(keys: NDArray[np.uint64] | Tensor, count: int, device: torch.device |
     return state.view(torch.uint16)[:, :count].to(torch.int32)
 
 
-def uniforms(keys: NDArray[np.uint64] | Tensor, count: int, device: torch.device | str = "cpu") -> Tensor:
+def uniforms(keys: NDArray[np.uint64], count: int, device: torch.device | str = "cpu") -> Tensor:
     """Uniform numbers (i + 1/2) / 65536: float32 [n, count], exact; else as `bits16`."""
     return (bits16(keys, count, device).to(torch.float32) + 0.5) / 65536
-
-
-def hashed(ids: Tensor, key: int) -> Tensor:
-    """`core.seeds.hash64` of a tensor where it lies: int64 of any shape, the same bits."""
-    z = ids * _signed(0x9E3779B97F4A7C15) + _signed(key)
-    z = (z ^ _right(z, 30)) * _signed(0xBF58476D1CE4E5B9)
-    z = (z ^ _right(z, 27)) * _signed(0x94D049BB133111EB)
-    return z ^ _right(z, 31)
-
-
-def _signed(word: int) -> int:
-    word &= (1 << 64) - 1
-    return word - (1 << 64) if word >> 63 else word
-
-
-def _right(z: Tensor, bits: int) -> Tensor:
-    # As in `_shifted_in`: the copies of the sign are masked off.
-    return (z >> bits) & ((1 << (64 - bits)) - 1)
 
 
 @cache

@@ -1,11 +1,11 @@
-"""Parts of pictures painted over."""
+"""Transforms that paint over a box of an image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,10 +13,9 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
-from crosswind.transforms.boxes import ERASE_DRAWS, centred_boxes, erase_boxes, painted
+from crosswind.transforms.cropping import BOX_DRAWS, TRIES, first_that_fits, ratios
 from crosswind.transforms.draws import uniforms
-
-__all__ = ["Cutout", "Erase"]
+from crosswind.transforms.layout import on_device
 
 
 @register("erase", kind="transform")
@@ -25,8 +24,8 @@ class Erase(Transform):
     """Random erasing: a box of random size, shape and place is painted with `fill`.
 
     Its share of the image's area is uniform in [smallest, largest], the logarithm of height / width in those of
-    [1 / widest, tallest]; it lies wholly inside. A box as large as the image on a side is drawn again, ten times at most, after
-    which the image stays as it is: almost never, unless `smallest` is large. `draw` fixed: the share is `largest`.
+    [1 / widest, tallest]; it lies wholly inside. A box as large as the image on a side is drawn again, ten times at most. If none
+    fits the image stays as it is: almost never, unless `smallest` is large. `draw` fixed: the share is `largest`.
     Reference: Zhong, Zheng, Kang, Li and Yang, Random Erasing Data Augmentation, AAAI 2020; the law is torchvision's
         RandomErasing. Ng et al. 2022 erase up to 33% with aspects from 1/3 to 10/3.
     """
@@ -39,7 +38,7 @@ class Erase(Transform):
     draw: str = knob("uniform", domain="{uniform, fixed}", doc="how the share of the area is drawn")
     fill: int = knob(0, domain="[0, 255]", doc="the level that is painted")
 
-    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("largest", (0.05, 0.1, 0.2, 0.33, 0.5))
+    strengths = ("largest", (0.05, 0.1, 0.2, 0.33, 0.5))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +47,7 @@ class Erase(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        drawn = uniforms(keys, ERASE_DRAWS + 1)
+        drawn = uniforms(keys, BOX_DRAWS + 1)
         area = (self.largest if self.draw == "fixed" else self.smallest, self.largest)
         boxes = erase_boxes(drawn[:, 1:], (x.shape[2], x.shape[3]), area, (1 / self.widest, self.tallest))
         boxes *= (drawn[:, :1].double() < self.probability).long()
@@ -68,10 +67,46 @@ class Cutout(Transform):
     share: float = knob(0.5, domain="(0, 1]", source="DeVries and Taylor 2017", doc="the square's side over the shorter side")
     fill: int = knob(0, domain="[0, 255]", doc="the level that is painted")
 
-    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("share", (0.1, 0.2, 0.3, 0.4, 0.5))
+    strengths = ("share", (0.1, 0.2, 0.3, 0.4, 0.5))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
         size = (x.shape[2], x.shape[3])
         side = max(1, round(self.share * min(size)))
         return painted(x, centred_boxes(uniforms(keys, 2), size, side), self.fill)
+
+
+def erase_boxes(draws: Tensor, size: tuple[int, int], area: tuple[float, float], ratio: tuple[float, float]) -> Tensor:
+    """Random boxes inside images of `size` (h, w): int64 [n, 4], each top, left, height, width; height and width 0 for none.
+
+    `draws` [n, BOX_DRAWS]: uniform numbers in (0, 1). `area`, `ratio` (height / width): see `Erase`.
+    """
+    height, width = size
+    share = area[0] + (area[1] - area[0]) * draws[:, :TRIES].double()
+    shape = ratios(draws[:, TRIES : 2 * TRIES], ratio)
+    h = torch.sqrt(height * width * share * shape).round().long()
+    w = torch.sqrt(height * width * share / shape).round().long()
+    h, w, fits = first_that_fits(h, w, (h < height) & (w < width))
+    h, w = h * fits, w * fits
+    where = draws[:, 2 * TRIES :].double()
+    top, left = (where[:, 0] * (height - h + 1)).long(), (where[:, 1] * (width - w + 1)).long()
+    return torch.stack([top, left, h, w], dim=1)
+
+
+def centred_boxes(draws: Tensor, size: tuple[int, int], side: int) -> Tensor:
+    """Squares of `side` pixels about random pixels of images of `size` (h, w), cut at the edges: int64 [n, 4] as `erase_boxes`.
+
+    `draws` [n, 2]: uniform numbers in (0, 1). DeVries and Taylor 2017, section 3: the centre is uniform over the pixels.
+    """
+    limits = torch.tensor(size, device=draws.device)
+    start = (draws.double() * limits).long() - side // 2
+    first, last = start.clamp(min=0), (start + side).minimum(limits)
+    return torch.cat([first, last - first], dim=1)
+
+
+def painted(x: Tensor, boxes: Tensor, level: int) -> Tensor:
+    """Images [n, c, h, w], new, with each one's box (int64 [n, 4]: top, left, height, width) of one level in all channels."""
+    top, left, h, w = (side[:, None] for side in on_device(boxes, x.device).unbind(1))
+    lines, columns = torch.arange(x.shape[2], device=x.device), torch.arange(x.shape[3], device=x.device)
+    inside = ((lines >= top) & (lines < top + h))[:, :, None] & ((columns >= left) & (columns < left + w))[:, None, :]
+    return x.masked_fill(inside[:, None], level)

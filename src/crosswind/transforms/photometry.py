@@ -1,11 +1,9 @@
-"""What becomes of the values of pixels: brightness, contrast, equalizing; a batch at a time, with parameters for every sample.
+"""Changes of the values of pixels: brightness, contrast, equalizing; a batch at a time, with parameters for every sample.
 
-Images are [n, c, h, w], c 1 or 3, and factors float [n]: 1 leaves an image as it is, 0 takes all of what the name says from it.
-
-uint8 in and out: the very levels of Pillow, thus of torchvision's functions for Pillow images; its functions for uint8 tensors
-differ from both by one level here and there (contrast: the mean not rounded; equalize: other rounding). They keep the memory
-layout, never change their input, and use integers, tables and single steps of float arithmetic only: the same bits in any batch,
-layout and device.
+Images are uint8 [n, c, h, w], c 1 or 3, and factors float [n]: 1 leaves an image as it is, 0 takes all of that quality from it.
+The levels are Pillow's, thus those of torchvision's functions for Pillow images. (Its functions for uint8 tensors differ from both
+by a level here and there.) Results are new and keep the memory layout. Only integers, tables and single steps of float arithmetic
+are used: the same bits in any batch, layout and device.
 """
 
 from __future__ import annotations
@@ -15,20 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from crosswind.transforms.layout import is_channels_last, laid_out_as, on_device, parts, planes
-
-__all__ = [
-    "autocontrast",
-    "brightness",
-    "contrast",
-    "equalize",
-    "invert",
-    "posterize",
-    "saturation",
-    "sharpness",
-    "solarize",
-    "solarize_add",
-]
+from crosswind.transforms.layout import is_channels_last, laid_out_as, lines_of, on_device, parts, planes
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
@@ -73,13 +58,6 @@ def solarize(x: Tensor, threshold: Tensor) -> Tensor:
     everywhere = _each(torch.where(start == 0, 255, 0).to(torch.uint8), x)
     out = torch.maximum(x, below).sub_(below).clamp_(max=1).neg_()
     return out.bitwise_xor_(everywhere).bitwise_xor_(x)
-
-
-def solarize_add(x: Tensor, amount: Tensor, threshold: int = 128) -> Tensor:
-    """uint8 images with `amount` [n] (whole, -255 to 255) added to every value under `threshold`, cut to 0 to 255."""
-    levels = torch.arange(256, dtype=torch.int32, device=x.device)
-    added = (levels + on_device(amount, x.device).to(torch.int32).view(-1, 1, 1)).clamp_(0, 255)
-    return _looked_up(x, torch.where(levels < threshold, added, levels).to(torch.uint8).expand(-1, x.shape[1], -1))
 
 
 def invert(x: Tensor) -> Tensor:
@@ -204,7 +182,7 @@ def _places(x: Tensor) -> Tensor:
 
 
 def _flat(x: Tensor) -> Tensor:
-    return (x.permute(0, 2, 3, 1) if is_channels_last(x) else x).reshape(-1)
+    return lines_of(x).reshape(-1)
 
 
 def _counts(places: Tensor, size: int) -> Tensor:

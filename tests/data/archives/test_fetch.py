@@ -17,7 +17,7 @@ import pytest
 from crosswind.core.cards import Original
 from crosswind.core.errors import DataError
 from crosswind.data.archives import fetch as room
-from crosswind.data.archives.fetch import check_original, fetch
+from crosswind.data.archives.fetch import fetch, verified
 
 DATA = np.random.default_rng(0).bytes(1_000_000)
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -109,7 +109,7 @@ def get(original: Original, folder: Path, **more: Any) -> Path:
 
 
 def kept(folder: Path) -> dict[str, int]:
-    return {place.name: place.stat().st_size for place in folder.rglob("*") if place.is_file()}
+    return {place.name: place.stat().st_size for place in folder.rglob("*") if place.is_file() and place.name[0] != "."}
 
 
 def test_a_file_is_fetched_once(server: Any, original: Original, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
 @pytest.mark.parametrize(
     ("known", "answer", "words"),
     [
-        ({"sha256": "0" * 64}, ranged, f"data.bin in .* has the sha256 {SHA}, not 000"),
+        ({"sha256": "0" * 64}, ranged, f"data.bin has the sha256 {SHA}, not 000"),
         ({"sha256": "", "md5": "0" * 32}, ranged, f"has the md5 {MD5}, not 000"),
         ({"size": 999_999}, ranged, "gives 1,000,000 bytes and not the 999,999 of a/data.bin"),
         ({"size": 1_000_001}, ranged, "gives 1,000,000 bytes and not the 1,000,001 of a/data.bin"),
@@ -205,8 +205,8 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
         ),
         ({"size": 0}, lambda handler, begin: handler.give(b"<!DOCTYPE html><p>Log in"), "gives a web page and not a/data.bin"),
         ({"size": 0}, lambda handler, begin: handler.give(DATA, declared=1 << 60), "needs 1,152,921,504,606,846,976 bytes in"),
-        ({}, status(302, Location="file:///etc/passwd"), "over http or https only, not from 'file:///etc/passwd'"),
-        ({}, status(301, Location="ftp://127.0.0.1/data"), "over http or https only, not from 'ftp://127.0.0.1/data'"),
+        ({}, status(302, Location="file:///etc/passwd"), "leads to 'file:///etc/passwd', and files are fetched over http"),
+        ({}, status(301, Location="ftp://127.0.0.1/data"), "leads to 'ftp://127.0.0.1/data', and files are fetched over"),
         ({}, status(302, Location="/data"), "says 302"),
     ],
 )
@@ -263,20 +263,37 @@ def test_what_may_not_be_fetched_is_not(original: Original, tmp_path: Path) -> N
             get(replace(original, url=url), tmp_path)
     with pytest.raises(DataError, match="is not fetched: nobody knows its hash"):
         get(replace(original, sha256="", md5=""), tmp_path)
-    with pytest.raises(DataError, match="leads out of the folder"):
-        get(replace(original, name="../data.bin"), tmp_path)
 
 
 def test_a_wrong_file_that_is_there_is_the_users_and_stays(server: Any, original: Original, tmp_path: Path) -> None:
     place = tmp_path / "a" / "data.bin"
     place.parent.mkdir()
-    for held, words in ((b"mine", "data.bin has 4 bytes in .*, not 1,000,000"), (bytes(len(DATA)), "damaged, or not the file")):
+    for held, words in (
+        (b"mine", "data.bin has 4 bytes, not 1,000,000"),
+        (bytes(len(DATA)), "has the sha256 .* damaged, or not the published file"),
+    ):
         place.write_bytes(held)
         with pytest.raises(DataError, match=words):
             get(original, tmp_path)
         assert place.read_bytes() == held and server.asked == []
+
+
+def test_a_file_that_is_there_is_hashed_once(original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "data.bin"
     place.write_bytes(DATA)
-    check_original(original, place)
+    hashed: list[object] = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *told: (hashed.append(told), digest(*told))[1])
+    assert verified(original, place) and verified(original, place) and len(hashed) == 1
+    assert verified(replace(original, sha256=""), place) and len(hashed) == 2  # another hash is another question
+    place.write_bytes(DATA[:-1] + b"x")
+    with pytest.raises(DataError, match="has the sha256 .* it is damaged, or not the published file"):
+        verified(original, place)
+    assert not verified(replace(original, size=0), place) and not verified(replace(original, sha256="", md5=""), place)
+    assert not verified(replace(original, size=5), place)  # another file: read as the user's own
+    (tmp_path / ".data.bin.hash").write_text("[]")
+    place.write_bytes(DATA)
+    assert verified(original, place)
 
 
 def test_a_folder_that_cannot_be_written_is_said(server: Any, original: Original, tmp_path: Path) -> None:

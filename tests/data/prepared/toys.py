@@ -24,19 +24,23 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import forget, register
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.prepared import pixels, work
+from crosswind.data.prepared import copies
 from crosswind.data.sources.base import PreparedSource, Reading
 
 MODULE = "tests.data.prepared.toys"
+ENVIRONMENT = {
+    **os.environ,
+    "CROSSWIND_MODULES": MODULE,
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH", "")]),
+}
+COMMAND = [sys.executable, "-c", "from crosswind.cli.main import main; main()"]
 ROWS, SIDE = 640, 32
 CHUNK_BYTES = 1 << 18  # an eighth of what it is: the tests have few rows
 CHUNK = CHUNK_BYTES // (SIDE * SIDE * 3)
 CLASSES = ("cat", "dog", "owl")
 
 if "pytest" not in sys.modules:
-    pixels.CHUNK_BYTES = CHUNK_BYTES
-if "TOY_SAVE_AT_ONCE" in os.environ:
-    work.FLUSH_SECONDS = 0.0
+    copies.CHUNK_BYTES = CHUNK_BYTES
 
 
 def write_originals(folder: Path, rows: int = ROWS, seed: int = 0) -> Path:
@@ -128,22 +132,21 @@ def content(folder: Path) -> Mapping[str, Any]:
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
     """The toys are known by their names meanwhile: tests of everything that is registered never see them."""
-    before, pixels.CHUNK_BYTES = pixels.CHUNK_BYTES, CHUNK_BYTES
+    before, copies.CHUNK_BYTES = copies.CHUNK_BYTES, CHUNK_BYTES
     for name, cls in (("toy", Toy), ("toy-in-red", ToyInRed)):
         register(name, kind="source")(cls)
     try:
         yield
     finally:
-        pixels.CHUNK_BYTES = before
+        copies.CHUNK_BYTES = before
         for name in ("toy", "toy-in-red"):
             forget("sources", name)
 
 
 def crosswind(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process that knows the toys."""
-    told = {**os.environ, "CROSSWIND_MODULES": MODULE, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), **variables}
-    words = [sys.executable, "-c", "from crosswind.cli.main import main; main()", *map(str, arguments)]
-    return subprocess.run(words, env=told, capture_output=True, text=True, check=False, timeout=120)
+    words = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(words, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False, timeout=120)
 
 
 if "pytest" in sys.modules:

@@ -68,8 +68,8 @@ def test_wrong_files_are_refused_by_name(tmp_path: Path) -> None:
         ({"images": IMAGES.astype(np.float64)}, "_data.npy holds float64, not uint8"),
         ({"images": np.array([{}], dtype=object)}, "_data.npy holds objects, which only unpickling could read"),
         ({"labels": LABELS[:-1]}, "_labels.npy holds 22 labels for 23 pictures"),
-        ({"labels": bad}, "_labels.npy: picture 8 has label 11, and labels are 0 to 9"),
-        ({"labels": -LABELS}, "_labels.npy: picture .* has label -"),
+        ({"labels": bad}, "_labels.npy, row 8 has label 11, and labels are 0 to 9"),
+        ({"labels": -LABELS}, "_labels.npy, row .* has label -"),
         ({"labels": LABELS.astype(np.float32)}, "_labels.npy holds float32, not integers"),
         ({"labels": LABELS[:, None]}, r"_labels.npy has shape \(23, 1\), not \(any\)"),
     ]
@@ -77,21 +77,3 @@ def test_wrong_files_are_refused_by_name(tmp_path: Path) -> None:
         write(tmp_path, **held)
         with pytest.raises(DataError, match=words):
             Cifar101().read(tmp_path)
-    write(tmp_path)
-    for name in ("data", "labels"):
-        path = tmp_path / f"cifar10.1_v6_{name}.npy"
-        whole = path.read_bytes()
-        for data, words in (
-            (whole[:-1], f"_{name}.npy is damaged: its header says"),
-            (whole[:60], "is not a NumPy array"),
-            (LABELS.dumps(), "it is a pickle, which could run code"),
-            (b"<!DOCTYPE html>", "it is a web page"),
-        ):
-            path.write_bytes(data)
-            with pytest.raises(DataError, match=words):
-                Cifar101().read(tmp_path)
-            with pytest.raises(DataError, match=words):
-                prepare(Cifar101(root=str(tmp_path / "root")), originals=str(tmp_path), accept_totals=True)
-        path.write_bytes(whole)
-    assert not list((tmp_path / "root").glob("cifar*"))
-    assert Cifar101().read(tmp_path).dataset.n_base == 23

@@ -11,7 +11,6 @@ from tests.data.digit_files import MNIST_FILES, drawn_digits, real_data, write_m
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.base import PreparedSource, open_source
 from crosswind.data.sources.fashion_mnist import FashionMnist
 from crosswind.data.sources.mnist import Mnist
 
@@ -26,34 +25,8 @@ def test_train_and_test_are_one_data_set(tmp_path: Path) -> None:
     data = reading.dataset
     assert [(item.name, item.values) for item in data.schema] == [("digit", tuple("0123456789")), ("split", ("train", "test"))]
     assert np.array_equal(data.table.column("digit"), np.concatenate([train[1], test[1]]))
+    assert data.table.column("split").tolist() == [0] * 31 + [1] * 12
     assert np.array_equal(data.pixels(np.arange(43))[..., 0], np.concatenate([train[0], test[0]]))
-
-
-def test_articles_have_their_names(tmp_path: Path) -> None:
-    part = drawn_digits(10, 0)
-    data = FashionMnist().read(write_mnist(tmp_path, [part, part])).dataset
-    assert list(data.attribute("article").values) == ARTICLES
-    assert data.image_shape == (28, 28, 1)
-
-
-@pytest.mark.parametrize("kind", [Mnist, FashionMnist])
-def test_prepared_and_opened_it_is_what_the_files_hold(tmp_path: Path, kind: type[PreparedSource]) -> None:
-    train, test = drawn_digits(25, 0), drawn_digits(10, 1)
-    folder = write_mnist(tmp_path / "files", [train, test], packed=kind is Mnist)
-    source = kind(root=str(tmp_path))
-    name = source.registered_name  # type: ignore[attr-defined]
-    with pytest.raises(DataError, match=f"there is no prepared copy of {name} in .*crosswind prepare {name}"):
-        source.load()
-    with pytest.raises(DataError, match=r"25.*60,000|60,000.*25"):
-        prepare(source, originals=str(folder))
-    assert not (tmp_path / name).exists()
-    prepare(source, originals=str(folder), accept_totals=True)
-    data = source.load()
-    assert data.name == name and data.image_shape == (28, 28, 1) and data.n_base == 35
-    assert np.array_equal(data.pixels(np.arange(35))[..., 0], np.concatenate([train[0], test[0]]))
-    wide = open_source(name, {"root": str(tmp_path), "channels": 3})  # of the same copy
-    assert wide.image_shape == (28, 28, 3) and wide.fingerprint != data.fingerprint
-    assert np.array_equal(wide.pixels(np.arange(35)), np.repeat(data.pixels(np.arange(35)), 3, axis=3))
 
 
 def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
@@ -73,29 +46,6 @@ def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
         Mnist(size=2)
     with pytest.raises(InputError, match=r"mnist\.channels: unknown value '2'.*1, 3"):
         Mnist(channels=2)
-
-
-def test_damaged_files_leave_no_copy(tmp_path: Path) -> None:
-    folder = write_mnist(tmp_path / "files", [drawn_digits(20, 0), drawn_digits(20, 1)])
-    place = folder / f"{MNIST_FILES[2]}.gz"
-    place.write_bytes(place.read_bytes()[:-300])
-    source = Mnist(root=str(tmp_path))
-    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz is truncated"):
-        prepare(source, originals=str(folder), accept_totals=True)
-    with pytest.raises(DataError, match="there is no prepared copy of mnist"):
-        source.load()
-    place.unlink()
-    with pytest.raises(DataError, match=r"mnist needs t10k-images-idx3-ubyte\.gz in the folder"):
-        prepare(source, originals=str(folder), accept_totals=True)
-
-
-def test_files_of_one_data_set_under_the_name_of_another_are_refused_by_their_rows(tmp_path: Path) -> None:
-    """Files with the rows of the test part twice: 10 and 10 instead of 60,000 and 10,000."""
-    part = drawn_digits(10, 0)
-    folder = write_mnist(tmp_path / "files", [part, part])
-    with pytest.raises(DataError, match="10") as caught:
-        prepare(Mnist(root=str(tmp_path)), originals=str(folder))
-    assert "60,000" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_real_digits_written_as_the_originals_are_read_back(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tests.data.picture_files import PACS_CLASSES, PACS_RENDITIONS, encoded, pac
 from crosswind.core.errors import DataError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.base import open_source
 from crosswind.data.sources.pacs import Pacs
 
 Files = dict[str, bytes]
@@ -69,27 +68,11 @@ def test_an_archive_beside_what_was_unpacked_from_it_is_not_read(tmp_path: Path)
     assert Pacs(size=8).read(tmp_path / "two").dataset.fingerprint == expected
 
 
-def test_it_is_prepared_and_opened(tmp_path: Path) -> None:
-    files = written(tmp_path / "files", pacs_files(2))
-    source = Pacs(root=str(tmp_path), size=8)
-    with pytest.raises(DataError, match="there is no prepared copy of pacs in .*: crosswind prepare pacs --root"):
-        source.load()
-    with pytest.raises(DataError, match="pacs needs PACS.zip in the folder .*originals/pacs: get PACS"):
-        prepare(source)
-    with pytest.raises(DataError, match="hold photo 14, .*sketch 14 rows, where photo 1,670, .*sketch 3,929 are published"):
-        prepare(source, originals=str(files))
-    assert not (tmp_path / "pacs-size=8").exists()
-    prepare(source, originals=str(files), accept_totals=True)
-    data = open_source("pacs", {"root": str(tmp_path), "size": 8})
-    assert np.array_equal(data.pixels(np.arange(56)), source.read(files).dataset.pixels(np.arange(56)))
-    assert data.keep({"rendition": ["sketch"]}).n_base == 14
-
-
 def test_without_lists_there_is_no_split(tmp_path: Path) -> None:
     files = {name: data for name, data in pacs_files(1).items() if not name.endswith(".txt")}
     written(tmp_path, files)
     assert Pacs(lists=False).read(tmp_path).dataset.table.names == ("class", "rendition")
-    with pytest.raises(DataError, match="has no official list photo_train_kfold.txt; put it there, or set lists=false"):
+    with pytest.raises(DataError, match="has the official list photo_train_kfold.txt nowhere; put it there, or set lists=false"):
         Pacs().read(tmp_path)
 
 
@@ -143,7 +126,7 @@ BAD: list[tuple[Callable[[Files], None], str]] = [
     (put("copy/photo/dog/pic_001.jpg", b"x"), "holds images of PACS in two places: in 'copy/' and in 'kfold/'"),
     (put("kfold/photo/dog/pic_001.jpg", b""), "'kfold/photo/dog/pic_001.jpg' is empty"),
     (lambda files: files.clear(), "holds no images of PACS: there should be folders like photo/dog, or PACS.zip"),
-    (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is not a whole zip archive"),
+    (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is damaged or cut short"),
 ]
 
 
@@ -159,14 +142,6 @@ def test_what_is_not_as_published_is_one_sentence(tmp_path: Path, damage: Callab
     assert not (tmp_path / "pacs-size=8").exists()
 
 
-def test_a_damaged_image_leaves_no_copy(tmp_path: Path) -> None:
-    files = pacs_files(1)
-    files["kfold/sketch/person/1.png"] = files["kfold/sketch/person/1.png"][:60]
-    with pytest.raises(DataError, match="kfold/sketch/person/1.png cannot be read as a whole image|1.png is not an image"):
-        prepare(Pacs(root=str(tmp_path), lists=False), originals=str(written(tmp_path / "files", files)), accept_totals=True)
-    assert not (tmp_path / "pacs-lists=false").exists()
-
-
 def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder = written(tmp_path / "files", pacs_files(1))
     (tmp_path / "secret.jpg").write_bytes(encoded((1, 2, 3), "secret.jpg"))
@@ -177,11 +152,6 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (folder / "again").symlink_to(folder / "kfold")
     with pytest.raises(DataError, match="'again' is a link to a folder, which would show its files twice"):
         Pacs().read(folder)
-    zipped(tmp_path / "zip" / "PACS.zip", {"../kfold/photo/dog/1.jpg": b"x"})
-    with pytest.raises(
-        DataError, match="PACS.zip is not safe to read: its member '../kfold/photo/dog/1.jpg' leads out of the folder"
-    ):
-        Pacs().read(tmp_path / "zip")
 
 
 def test_the_published_totals_are_those_of_the_real_images() -> None:

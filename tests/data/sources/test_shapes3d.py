@@ -134,16 +134,6 @@ def test_other_files_under_its_name_are_refused(tmp_path: Path) -> None:
             Shapes3D().read(tmp_path)
 
 
-def test_a_damaged_file_leaves_no_copy(tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "files" / "3dshapes.h5", shapes3d_arrays(np.arange(20)))
-    whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 3], whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2)):
-        path.write_bytes(damaged)
-        with pytest.raises(DataError, match="damaged"):
-            prepare(Shapes3D(root=str(tmp_path)), originals=str(path.parent), accept_totals=True)
-        assert not (tmp_path / "shapes3d").exists()
-
-
 def test_bad_settings_name_their_field(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.size: the original's pictures have 64 pixels a side, not 32"):
         open_source("shapes3d", {"size": 32, "original": True, "root": str(tmp_path)})

@@ -112,22 +112,6 @@ def test_offsets_that_are_none_name_their_place(tmp_path: Path, offsets: Any, wo
         open_source("smallnorb", {"root": str(tmp_path), "azimuth_offsets": offsets})
 
 
-def test_totals_are_those_published_unless_told_otherwise(tmp_path: Path) -> None:
-    folder = write_norb(tmp_path / "files", PARTS)
-    words = "the originals hold train 60, test 40 rows, where train 24,300, test 24,300 are published"
-    with pytest.raises(DataError, match=words):
-        prepare(SmallNORB(root=str(tmp_path)), originals=str(folder))
-    assert not (tmp_path / "smallnorb").exists()
-
-
-def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
-    root = prepared(tmp_path, size=24)
-    data = SmallNORB(root=root, size=24).load()
-    assert data.image_shape == (24, 24, 1)
-    means = PARTS["train"]["dat"][:, 0].mean(axis=(1, 2))
-    assert np.abs(data.pixels(np.arange(60)).mean(axis=(1, 2, 3)) - means).max() < 3
-
-
 def test_parts_under_each_others_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"training-info\.mat\.gz, row 0 has instance 0, which is none of 4, 6, 7, 8, 9"):
         SmallNORB().read(write_norb(tmp_path, {"train": PARTS["test"], "test": PARTS["train"]}))
@@ -154,25 +138,13 @@ def test_values_that_are_none_are_refused(tmp_path: Path) -> None:
 def test_files_that_do_not_agree_are_refused(tmp_path: Path) -> None:
     for kind in ("info", "dat"):
         part = PARTS["train"] | {kind: PARTS["train"][kind][:59]}
-        with pytest.raises(DataError, match=rf"training-{kind}\.mat\.gz has 59 rows and .*training-cat\.mat\.gz 60"):
+        with pytest.raises(DataError, match=rf"training-{kind}\.mat\.gz has shape \(59, .*not \(60, "):
             SmallNORB().read(write_norb(tmp_path, {"train": part}))
     write_norb(tmp_path, PARTS)
     path = tmp_path / f"{NORB['train']}-dat.mat.gz"
     path.write_bytes(gzip.compress(norb_bytes(PARTS["train"]["dat"][:, :1])))
-    with pytest.raises(DataError, match="holds uint8 values of 60 x 1 x 96 x 96, and uint8 of any x 2 x 96 x 96 are expected"):
+    with pytest.raises(DataError, match=r"has shape \(60, 1, 96, 96\), not \(60, 2, 96, 96\)"):
         SmallNORB().read(tmp_path)
-
-
-def test_a_damaged_file_leaves_no_copy(tmp_path: Path) -> None:
-    folder = write_norb(tmp_path / "files", PARTS)
-    path = folder / f"{NORB['test']}-dat.mat.gz"
-    whole = path.read_bytes()
-    middle = len(whole) // 2
-    for damaged in (whole[:middle], whole[:middle] + bytes(64) + whole[middle + 64 :], whole[:-3] + b"abc"):
-        path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"testing-dat\.mat\.gz is damaged or cut short"):
-            prepare(SmallNORB(root=str(tmp_path)), originals=str(folder), accept_totals=True)
-        assert not (tmp_path / "smallnorb").exists()
 
 
 def test_files_may_be_packed_or_not_each(tmp_path: Path) -> None:

@@ -110,21 +110,24 @@ PICTURES = drawn(10, 5)[0].transpose(1, 2, 3, 0)
 LABELS = np.arange(1, 11, dtype=np.uint8)[:, None]
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda path: path.unlink(), r"there is no file test_32x32\.mat in"),
-    "empty": (lambda path: path.write_bytes(b""), "is no MATLAB 5 file, or is truncated in its header"),
+    "empty": (lambda path: path.write_bytes(b""), "is no MATLAB 5 file"),
     "pickle": (lambda path: path.write_bytes(pickle.dumps({"X": PICTURES})), "is no MATLAB 5 file"),
-    "hdf5": (lambda path: path.write_bytes(b"MATLAB 7.3 MAT-file, Platform" + bytes(600)), r"is a MATLAB 7\.3 \(HDF5\) file"),
-    "cut": (cut, r"is truncated: a variable ends at byte [\d,]+, and the file at [\d,]+"),
-    "tag cut": (lambda path: path.write_bytes(path.read_bytes() + b"\x0f\0\0"), "is truncated: a variable ends at byte"),
-    "damaged": (damaged, "corrupted"),
-    "header alone": (lambda path: path.write_bytes(path.read_bytes()[:128]), "has no variable 'X'"),
-    "bomb": (bomb, "is corrupted: X goes on after its last value"),
-    "no labels": (saved(X=PICTURES), r"has no variable 'y' \(it has 'X'\)"),
-    "no pictures": (saved(y=LABELS), r"has no variable 'X' \(it has 'y'\)"),
-    "another order": (saved(X=PICTURES.transpose(3, 2, 0, 1), y=LABELS), "holds X of 10 x 3 x 32 x 32, and 32 x 32 x 3 x n"),
+    "hdf5": (lambda path: path.write_bytes(b"MATLAB 7.3 MAT-file, Platform" + bytes(600)), "is no MATLAB 5 file"),
+    "cut": (cut, "is damaged or cut short"),
+    "tag cut": (lambda path: path.write_bytes(path.read_bytes() + b"\x0f\0\0"), "is damaged or cut short"),
+    "damaged": (damaged, "is damaged or cut short"),
+    "header alone": (lambda path: path.write_bytes(path.read_bytes()[:128]), "has not both of the variables 'X' and 'y' but none"),
+    "bomb": (bomb, "is damaged or cut short"),
+    "no labels": (saved(X=PICTURES), "has not both of the variables 'X' and 'y' but 'X'"),
+    "no pictures": (saved(y=LABELS), "has not both of the variables 'X' and 'y' but 'y'"),
+    "another order": (
+        saved(X=PICTURES.transpose(3, 2, 0, 1), y=LABELS),
+        "holds uint8 values of 10 x 3 x 32 x 32 in X, not uint8 of 32 x 32 x 3 x n",
+    ),
     "another number": (saved(X=PICTURES, y=LABELS[:9]), "holds 10 pictures in X and 9 labels in y"),
-    "floats": (saved(X=PICTURES / 255.0, y=LABELS), "holds double values in X, and uint8"),
-    "a cell": (saved(X=PICTURES, y=np.array([[1, "a"]] * 5, dtype=object)), "holds cell values in y, and real numbers"),
-    "label 0": (saved(X=PICTURES, y=LABELS - 1), "row 1 has label 0, and labels are 1 to 10, which stands for 0"),
+    "floats": (saved(X=PICTURES / 255.0, y=LABELS), "holds double values .* in X, not uint8"),
+    "a cell": (saved(X=PICTURES, y=np.array([[1, "a"]] * 5, dtype=object)), "holds no real numbers in y"),
+    "label 0": (saved(X=PICTURES, y=LABELS - 1), "row 1 has label 0, and labels are 1 to 10"),
     "half a label": (saved(X=PICTURES, y=LABELS + 0.5), r"row 1 has label 1\.5, and"),
     "no label": (saved(X=PICTURES, y=np.where(LABELS == 4, np.nan, LABELS)), "row 4 has label nan, and"),
 }
@@ -138,10 +141,3 @@ def test_a_bad_file_is_one_sentence_that_names_it(tmp_path: Path, name: str) -> 
     with pytest.raises(DataError, match=said) as caught:
         Svhn().read(folder).dataset.pixels(np.arange(20))
     assert "test_32x32.mat" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_uncompressed_pictures_that_are_cut_are_found(tmp_path: Path) -> None:
-    folder = write_svhn(tmp_path, {"train": drawn(10, 0), "test": drawn(10, 1)}, packed=False)
-    cut(folder / "train_32x32.mat")
-    with pytest.raises(DataError, match=r"train_32x32\.mat"):
-        Svhn().read(folder).dataset.pixels(np.arange(20))

@@ -104,16 +104,6 @@ def test_windows_text_with_a_mark_and_spaces_is_read(folder: Path) -> None:
     assert data.attribute("label").values == ("x", "y")
 
 
-def test_a_picture_is_turned_as_its_camera_says(folder: Path) -> None:
-    upright = Image.new("RGB", (16, 16), (0, 0, 0))
-    upright.paste((255, 255, 255), (0, 0, 16, 8))
-    exif = Image.Exif()
-    exif[0x0112] = 3  # upside down
-    upright.save(folder / "images" / "a.png", exif=exif)
-    x = opened(folder).pixels(np.array([0]))[0]
-    assert x[:8].max() == 0 and x[8:].min() == 255
-
-
 def write(text: str | bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / "rows.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
 
@@ -264,12 +254,6 @@ def test_a_file_that_is_no_whole_image_names_its_row(folder: Path, damage: Calla
         data.pixels(np.array([0, 1, 2]))
     assert "\n" not in str(caught.value)
     assert data.pixels(np.array([0, 2])).shape == (2, 16, 16, 3)
-
-
-def test_an_image_of_absurd_size_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 60)
-    with pytest.raises(DataError, match="row 1: 'a.png' has more pixels"):
-        opened(folder).pixels(np.array([0]))
 
 
 def test_a_program_that_takes_cut_images_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

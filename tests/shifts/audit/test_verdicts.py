@@ -175,6 +175,7 @@ def test_values_that_only_training_has() -> None:
     train, target = birds(1000, 0, cameras="abcdz"), birds(1000, 1)
     found = audit(train, target, "bird")
     assert found.shifts == [("camera", LDD)]
+    assert '"value": null' in json.dumps(found.to_json(), allow_nan=False)  # an infinite ratio
     assert "only training has z" in found.column("camera").verdict(LDD).words
 
 

@@ -10,25 +10,19 @@ import skimage.util
 import torch
 from scipy import stats
 
-from crosswind.core.errors import InputError
-from crosswind.core.registry import facts, load
 from crosswind.core.seeds import hash64
-from crosswind.transforms.corruptions import noise as noises
 from crosswind.transforms.corruptions.noise import (
-    CIFAR_AMOUNT,
-    CIFAR_RATE,
-    CIFAR_SD,
-    CIFAR_SPECKLE,
-    IMAGENET_AMOUNT,
-    IMAGENET_RATE,
-    IMAGENET_SD,
-    IMAGENET_SPECKLE,
+    AMOUNT,
+    RATE,
+    SD,
+    SPECKLE,
     GaussianNoise,
     ImpulseNoise,
     ShotNoise,
     SpeckleNoise,
     shot_counts,
 )
+from crosswind.transforms.draws import _quantiles, bits16
 
 KEYS = hash64(np.arange(32), 1)
 ALL = (GaussianNoise, ShotNoise, ImpulseNoise, SpeckleNoise)
@@ -39,7 +33,7 @@ def grey(level: int, side: int = 64, n: int = 32) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize(("side", "table"), [(64, IMAGENET_SD), (32, CIFAR_SD)])
+@pytest.mark.parametrize(("side", "table"), [(64, SD[0]), (32, SD[1])])
 def test_noise_has_its_standard_deviation_and_cuts_downwards(severity: int, side: int, table: tuple[float, ...]) -> None:
     """Against clip and truncation of normal noise by NumPy: means and sds of 98,304 values or more agree within 6 errors."""
     noisy = GaussianNoise(severity)(grey(128, side), KEYS).double()
@@ -52,8 +46,6 @@ def test_noise_has_its_standard_deviation_and_cuts_downwards(severity: int, side
 
 def test_first_values_by_the_definition_in_floats() -> None:
     """floor(255 clip(x / 255 + sd q)) in float64 with the same quantiles; fixed point differs only where that is nearly whole."""
-    from crosswind.transforms.draws import _quantiles, bits16
-
     x = torch.randint(0, 256, (4, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     q = _quantiles()[bits16(KEYS[:4], 3 * 64 * 64).numpy()].reshape(4, 3, 64, 64)
     exact = np.clip(x.numpy() + 0.18 * 255 * q, 0, 255)
@@ -63,74 +55,7 @@ def test_first_values_by_the_definition_in_floats() -> None:
     assert differ.mean() < 1e-3
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_same_bits_alone_in_a_batch_in_chunks_and_by_layout(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randint(0, 256, (32, 3, 33, 47), generator=generator, dtype=torch.uint8)
-    noise = kind(2)
-    together = noise(x, KEYS)
-    assert torch.equal(together, noise(x, KEYS)) and not torch.equal(together, x)
-    for n in (1, 2, 3, 7, 32):
-        order = torch.randperm(32, generator=generator)[:n]
-        for layout in (torch.contiguous_format, torch.channels_last):
-            part = x[order].contiguous(memory_format=layout)
-            found = noise(part, KEYS[order.numpy()])
-            assert torch.equal(found, together[order]) and found.is_contiguous(memory_format=layout)
-    monkeypatch.setattr(noises, "CHUNK", 1)
-    assert torch.equal(noise(x, KEYS), together)
-
-
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("size", [(28, 28), (29, 64), (1, 1), (1, 256)])
-def test_sizes_channels_and_batches(kind: Any, size: tuple[int, int]) -> None:
-    for channels in (1, 3):
-        x = torch.randint(0, 256, (3, channels, *size), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-        before = x.clone()
-        found = kind(5)(x, KEYS[:3])
-        assert found.shape == x.shape and found.dtype == torch.uint8 and torch.equal(x, before)
-        assert kind()(x[:0], KEYS[:0]).shape == (0, channels, *size)
-        assert torch.equal(kind(5)(x.float() / 255, KEYS[:3]), found.float() / 255)
-    if size == (28, 28):
-        same = kind(3)(x[:1].repeat(16, 1, 1, 1), KEYS[:16]).flatten(1)
-        assert len(torch.unique(same, dim=0)) == 16
-
-
-def test_input_stays_and_keys_decide() -> None:
-    x = grey(100, n=2)
-    noise = GaussianNoise(1)
-    first = noise(x, np.array([1, 2], dtype=np.uint64))
-    assert bool((x == 100).all())
-    assert not torch.equal(first[0], first[1])
-    assert not torch.equal(first, noise(x, np.array([3, 4], dtype=np.uint64)))
-    assert torch.equal(noise(x, np.array([5, 5], dtype=np.uint64))[0], noise(x, np.array([5, 5], dtype=np.uint64))[1])
-
-
-def test_extremes_stay_in_range() -> None:
-    black, white = (GaussianNoise(5)(grey(level), KEYS) for level in (0, 255))
-    assert int(black.min()) == 0 and int(white.max()) == 255
-    assert (black == 0).double().mean() == pytest.approx(0.5, abs=0.01)
-    assert (white == 255).double().mean() == pytest.approx(0.5, abs=0.01)
-
-
-def test_an_empty_batch_is_empty() -> None:
-    assert GaussianNoise()(grey(1, n=0), KEYS[:0]).shape == (0, 3, 64, 64)
-
-
-def test_constants_can_be_forced() -> None:
-    assert torch.equal(GaussianNoise(3, "cifar")(grey(128), KEYS), GaussianNoise(3, "cifar")(grey(128), KEYS))
-    assert float(GaussianNoise(3, "cifar")(grey(128), KEYS).double().std()) == pytest.approx(0.08 * 255, rel=0.02)
-    assert float(GaussianNoise(3, "imagenet")(grey(128, 32), KEYS).double().std()) == pytest.approx(0.18 * 255, rel=0.02)
-
-
-def test_knobs_are_checked_and_found_without_the_class() -> None:
-    for bad in ({"severity": 0}, {"severity": 2.5}, {"constants": "cifar10"}):
-        with pytest.raises(InputError, match=f"gaussian-noise.{next(iter(bad))}"):
-            GaussianNoise(**bad)
-    assert [item.name for item in facts("transforms", "gaussian-noise").knobs] == ["severity", "constants", "jpeg_quality"]
-    assert load("transforms", "gaussian-noise") is GaussianNoise
-
-
-@pytest.mark.parametrize(("table", "rates"), [("imagenet", IMAGENET_RATE), ("cifar", CIFAR_RATE)])
+@pytest.mark.parametrize(("table", "rates"), [("imagenet", RATE[0]), ("cifar", RATE[1])])
 def test_shot_noise_is_poissons_law_at_every_level(table: str, rates: tuple[int, ...]) -> None:
     """The table of 65,536 draws against scipy's law, for all 256 levels and five rates: every probability, mean and variance.
 
@@ -154,7 +79,7 @@ def test_shot_noise_is_poissons_law_at_every_level(table: str, rates: tuple[int,
 @pytest.mark.parametrize(("severity", "side"), [(2, 64), (1, 32)])
 def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
     """All 256 levels, 12,288 draws each or more: chi-square over grey levels that 5 draws or more are expected at."""
-    rate = (IMAGENET_RATE if side == 64 else CIFAR_RATE)[severity - 1]
+    rate = RATE[side == 32][severity - 1]
     counts = shot_counts(rate)
     n = 1 if side == 64 else 4
     x = torch.arange(256, dtype=torch.uint8).repeat_interleave(n).view(-1, 1, 1, 1).expand(-1, 3, side, side)
@@ -173,7 +98,7 @@ def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize(("side", "table"), [(64, IMAGENET_AMOUNT), (32, CIFAR_AMOUNT)])
+@pytest.mark.parametrize(("side", "table"), [(64, AMOUNT[0]), (32, AMOUNT[1])])
 def test_impulse_noise_hits_values_as_often_with_salt_as_with_pepper(severity: int, side: int, table: tuple[float, ...]) -> None:
     """Of 393,216 values (or 98,304) as many as a binomial law says, 5 sds; channels are hit together by chance only."""
     noisy = ImpulseNoise(severity)(grey(128, side), KEYS)
@@ -188,11 +113,9 @@ def test_impulse_noise_hits_values_as_often_with_salt_as_with_pepper(severity: i
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize(("side", "table"), [(64, IMAGENET_SPECKLE), (32, CIFAR_SPECKLE)])
+@pytest.mark.parametrize(("side", "table"), [(64, SPECKLE[0]), (32, SPECKLE[1])])
 def test_speckle_noise_grows_with_the_value(severity: int, side: int, table: tuple[float, ...]) -> None:
     """floor(255 clip(v + v sd q)) in float64 with the same quantiles; black stays; sd at a dark level as NumPy's."""
-    from crosswind.transforms.draws import _quantiles, bits16
-
     sd = table[severity - 1]
     x = torch.randint(0, 256, (4, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     q = _quantiles()[bits16(KEYS[:4], 3 * side * side).numpy()].reshape(x.shape)

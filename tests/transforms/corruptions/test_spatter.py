@@ -14,9 +14,8 @@ from tests.transforms.corruptions.oracle import batch, numbers, photographs, pix
 
 from crosswind.core.registry import load
 from crosswind.core.seeds import hash64
-from crosswind.transforms.corruptions.fields import ONE, smoothed
-from crosswind.transforms.corruptions.outlines import DISTANCE, distances, edges, equalised
-from crosswind.transforms.corruptions.spatter import relief
+from crosswind.transforms.corruptions.filters import ONE, smoothed
+from crosswind.transforms.corruptions.spatter import DISTANCE, distances, edges, equalised, relief
 from crosswind.transforms.draws import _quantiles, bits16
 
 KEYS = hash64(np.arange(48), 6)

@@ -18,7 +18,7 @@ from tests.transforms.corruptions.oracle import batch, numbers, photographs, pix
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import hash64
-from crosswind.transforms.corruptions.ice import bank, procedural_ice
+from crosswind.transforms.corruptions.frost_textures import procedural_ice, textures
 from crosswind.transforms.corruptions.weather import plasma
 from crosswind.transforms.draws import _quantiles, bits16, uniforms
 
@@ -81,12 +81,6 @@ def test_fog_of_the_small_table_by_its_formula() -> None:
     assert np.abs(off).max() <= 1 and (off != 0).mean() < 0.01
 
 
-def test_fog_is_distributed_as_the_packages() -> None:
-    images = np.repeat(photographs(1, 64, 64), 64, 0)
-    np.random.seed(0)  # noqa: NPY002  (the package's only source of randomness)
-    alike(pixels(load("transforms", "fog")(3)(batch(images), KEYS)), theirs("fog", images, 3), mean=6, ratio=1.3)
-
-
 @pytest.mark.parametrize("severity", [1, 5])
 @pytest.mark.parametrize(("table", "image", "ice"), [("imagenet", (1, 0.6), (0.4, 0.75)), ("cifar", (1, 0.75), (0.2, 0.45))])
 def test_frost_is_a_weighted_sum_with_a_piece_of_ice(
@@ -144,7 +138,7 @@ def test_procedural_ice_is_like_the_photographs_and_said_to_be_made() -> None:
 
 
 def test_small_pictures_are_enlarged_and_large_images_served() -> None:
-    (first, *_) = bank(None, 5, 32, 90)
+    (first, *_) = textures(None, 5, 32, 90)
     assert first.shape == (3, 90, 90)
     x = torch.zeros(1, 3, 400, 30, dtype=torch.uint8)
     assert load("transforms", "frost")(3)(x, KEYS[:1]).shape == x.shape

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare, kstest
-from tests.transforms.pictures import assert_same_bits, bilinear, image, pictures, tensor
+from tests.transforms.pictures import pictures
+from tests.transforms.policies.test_operations import BILINEAR, THEIRS, one_by_one
 from torchvision.transforms import AutoAugment as TheirAutoAugment
-from torchvision.transforms import AutoAugmentPolicy, InterpolationMode
-from torchvision.transforms.autoaugment import _apply_op
+from torchvision.transforms import AutoAugmentPolicy
 
 from crosswind.core.errors import InputError
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts
 from crosswind.core.seeds import hash64
 from crosswind.transforms.policies import operations as ours
 from crosswind.transforms.policies.augmix import AugMix
 from crosswind.transforms.policies.autoaugment import AutoAugment, policy_of
-from crosswind.transforms.policies.operations import GEOMETRIC, OPERATIONS, Chains, carried_out, levels
-from crosswind.transforms.policies.randaugment import ALL, RandAugment
-from crosswind.transforms.policies.trivialaugment import TrivialAugment
+from crosswind.transforms.policies.operations import OPERATIONS, USUAL, levels
+from crosswind.transforms.policies.randaugment import RandAugment, TrivialAugment
 
 SIZE = (33, 29)
 MANY = hash64(np.arange(70_000), 11)
-SPELLED = {"autocontrast": "AutoContrast", "colour": "Color"}
-THEIRS = {name: SPELLED.get(name, name.title().replace("-", "")) for name in OPERATIONS}
-POLICIES = {
-    "randaugment": ({}, {"count": 3, "magnitude": 25}, {"operations": "rotate"}, {"resampling": "each"}),
-    "trivialaugment": ({}, {"bins": 5}),
-    "autoaugment": ({"policy": "cifar10"}, {"policy": "imagenet"}, {"policy": "svhn"}),
-    "augmix": ({}, {"severity": 10, "width": 2, "depth": 4}, {"all_ops": False, "interpolation": "nearest", "alpha": 0.2}),
-}
-EVERY = [(name, settings) for name, several in POLICIES.items() for settings in several]
 
 
 def even(values: np.ndarray, kinds: int) -> bool:
@@ -43,22 +32,11 @@ def even(values: np.ndarray, kinds: int) -> bool:
     return chisquare(np.bincount(values, minlength=kinds)).pvalue > 1e-4
 
 
-def sequence(x: torch.Tensor, chains: Chains, i: int, interpolation: InterpolationMode = InterpolationMode.NEAREST) -> torch.Tensor:
-    """Sample i by torchvision's operations, one after the other."""
-    picture = image(x[i])
-    for code, magnitude in zip(chains.operations[i].tolist(), chains.magnitudes[i].tolist(), strict=True):
-        name = OPERATIONS[code]
-        change = partial(_apply_op, op_name=THEIRS[name], magnitude=magnitude, interpolation=interpolation, fill=None)
-        smooth = name in GEOMETRIC and interpolation == InterpolationMode.BILINEAR
-        picture = bilinear(picture, change) if smooth else change(picture)
-    return tensor(picture)
-
-
 @pytest.mark.parametrize("place", [0, 1])
 def test_randaugment_draws_every_operation_and_sign_as_often(place: int) -> None:
     chains = RandAugment().chains(MANY, SIZE)
     found = chains.operations[:, place]
-    assert set(found.tolist()) == set(ours.codes(ALL).tolist()) and len(ALL) == 14
+    assert set(found.tolist()) == set(ours.codes(USUAL).tolist()) and len(USUAL) == 14
     assert even(found, 14)
     for code in ours.codes(ours.SIGNED):
         assert even((chains.magnitudes[found == code, place] < 0).astype(int), 2)
@@ -72,7 +50,7 @@ def test_randaugment_has_one_magnitude_torchvisions() -> None:
 
 
 def test_one_operation_alone() -> None:
-    for name in ALL:
+    for name in USUAL:
         chains = RandAugment(operations=name, count=1).chains(MANY[:50], SIZE)
         assert {OPERATIONS[code] for code in chains.operations.ravel()} == {name}
 
@@ -91,10 +69,12 @@ def test_trivialaugment_draws_operation_level_and_sign() -> None:
 @pytest.mark.parametrize("name", ["cifar10", "imagenet", "svhn"])
 def test_autoaugments_tables_are_torchvisions(name: str) -> None:
     wanted = TheirAutoAugment(AutoAugmentPolicy(name)).policies
-    found = policy_of(name)
-    assert len(found) == len(wanted) == 25
-    for pair, other in zip(found, wanted, strict=True):
-        assert [(THEIRS[a], b, c) for a, b, c in pair] == [(a, b, c or 0) for a, b, c in other]
+    pairs = np.stack(policy_of(name), axis=2).tolist()
+    assert len(pairs) == len(wanted) == 25
+    for pair, other in zip(pairs, wanted, strict=True):
+        assert [(THEIRS[OPERATIONS[int(code)]], share, level) for code, share, level in pair] == [
+            (a, b, c or 0) for a, b, c in other
+        ]
 
 
 def test_autoaugment_draws_pairs_and_does_each_with_its_probability() -> None:
@@ -152,7 +132,7 @@ def test_images_are_torchvisions_by_the_same_draws(policy: Any, channels: int) -
     x, keys = pictures(channels), MANY[:32]
     found, chains = policy(x, keys), policy.chains(keys, SIZE)
     for i in range(32):
-        assert torch.equal(found[i], sequence(x, chains, i)), chains.operations[i]
+        assert torch.equal(found[i], one_by_one(x, chains, i)), chains.operations[i]
 
 
 def test_augmix_is_the_mixture_of_its_chains() -> None:
@@ -165,7 +145,7 @@ def test_augmix_is_the_mixture_of_its_chains() -> None:
     found, chains, weights = policy(x, keys), policy.chains(keys, SIZE), policy.weights(keys) / 65536
     copies, same, far = x.repeat_interleave(3, 0), [], []
     for i in range(24):
-        parts = [sequence(copies, chains, 3 * i + k, InterpolationMode.BILINEAR).double() for k in range(3)]
+        parts = [one_by_one(copies, chains, 3 * i + k, BILINEAR).double() for k in range(3)]
         mixed = weights[i, 0] * x[i] + sum(weights[i, 1 + k] * parts[k] for k in range(3))
         off = (found[i] - (mixed + 1e-9).floor()).abs()
         same.append(float((off == 0).double().mean()))
@@ -173,44 +153,12 @@ def test_augmix_is_the_mixture_of_its_chains() -> None:
     assert np.mean(same) > 0.9 and max(far) < 0.02 and np.mean(far) < 0.002
 
 
-@pytest.mark.parametrize(("name", "settings"), EVERY, ids=str)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_row_has_the_same_bits_alone_in_a_batch_and_by_layout(name: str, settings: dict[str, Any], channels: int) -> None:
-    policy, keys = load("transforms", name)(**settings), MANY[:32]
-    assert_same_bits(lambda x, rows: policy(x, keys[rows]), pictures(channels))
-
-
-@pytest.mark.parametrize(("name", "settings"), EVERY, ids=str)
-def test_draws_differ_within_a_batch_of_one_image_repeated(name: str, settings: dict[str, Any]) -> None:
-    x = pictures()[:1].repeat(32, 1, 1, 1)
-    found = load("transforms", name)(**settings)(x, MANY[:32])
-    assert len({row.numpy().tobytes() for row in found}) > (2 if settings.get("operations") else 12)
-
-
 def test_knobs_are_refused_by_name() -> None:
     for made, word in (
         (lambda: RandAugment(magnitude=31), r"randaugment.magnitude.*\[0, 30\] with 31 bins"),
-        (lambda: RandAugment(count=0), "randaugment.count"),
         (lambda: RandAugment(operations="color"), "colour"),
-        (lambda: TrivialAugment(bins=1), "trivialaugment.bins"),
         (lambda: AutoAugment("cifar"), "cifar10"),
-        (lambda: AugMix(severity=11), "augmix.severity"),
-        (lambda: AugMix(alpha=0.0), "augmix.alpha"),
     ):
         with pytest.raises(InputError, match=word):
             made()
     assert [item.name for item in facts("transforms", "trivialaugment").knobs] == ["bins"]
-
-
-def test_an_empty_batch_and_floats() -> None:
-    x = pictures()[:4]
-    for name in POLICIES:
-        policy = load("transforms", name)()
-        assert policy(x[:0], MANY[:0]).shape == (0, 3, *SIZE)
-        assert torch.equal(policy(x.double() / 255, MANY[:4]).mul(255).round().to(torch.uint8), policy(x, MANY[:4]))
-
-
-def test_a_chain_of_identities_is_a_copy() -> None:
-    x = pictures()
-    found = carried_out(x, Chains(np.zeros((32, 2), dtype=np.int64), np.zeros((32, 2))))
-    assert torch.equal(found, x) and found.data_ptr() != x.data_ptr()

@@ -20,12 +20,10 @@ from hypothesis import strategies as st
 from tests.transforms.text.test_draws import even
 
 from crosswind.core.errors import DataError, InputError
-from crosswind.core.registry import facts, load
-from crosswind.transforms.text.base import edits
-from crosswind.transforms.text.draws import copy_keys
+from crosswind.core.registry import facts
+from crosswind.transforms.text.draws import copy_keys, edits
 from crosswind.transforms.text.eda import EDA, OPERATIONS, eda
-from crosswind.transforms.text.stopwords import is_stop_word
-from crosswind.transforms.text.synonyms import Bundled
+from crosswind.transforms.text.synonyms import Bundled, is_stop_word
 
 DATA = Path(os.environ.get("CROSSWIND_TEST_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 SENTENCES = (
@@ -221,18 +219,16 @@ def test_rates_out_of_range_are_refused_by_name(name: str) -> None:
 def test_other_things_that_are_refused() -> None:
     with pytest.raises(InputError, match="eda.synonyms: must be text or have a method of"):
         EDA(synonyms=7)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="needs each text as a list of tokens, not as 'a text'"):
-        eda("a text", 0)
-    with pytest.raises(InputError, match="needs one key for each of 1 texts, not 0"):
-        EDA()([["a"]], np.zeros(0, np.uint64))
+    for texts, words in (
+        ("a text", "needs a list of texts"),
+        (["a text"], "needs each text as a list of tokens, not as 'a text'"),
+        ([[1, 2]], "needs each text as a list of tokens"),
+        ([["a"], ["b"]], "needs one key for each of 2 texts, not 1"),
+    ):
+        with pytest.raises(InputError, match=f"text transform 'eda': {words}"):
+            EDA()(texts, np.zeros(1, np.uint64))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no-such-place has no file index.noun"):
         many(only("replace", 0.1, "no-such-place"), ["word"], 1)
-
-
-def test_it_is_found_without_the_class() -> None:
-    knobs = {item.name: item.default for item in facts("text-transforms", "eda").knobs}
-    assert knobs == {"replace": 0.1, "insert": 0.1, "swap": 0.1, "delete": 0.1, "synonyms": "bundled"}
-    assert load("text-transforms", "eda") is EDA
 
 
 @pytest.mark.parametrize("file", ["fdu_mtl_12domains.parquet", "cad_imdb.parquet"])

@@ -13,9 +13,8 @@ from tests.transforms.text.test_draws import even
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
-from crosswind.core.registry import facts, load
-from crosswind.transforms.text.base import edits
-from crosswind.transforms.text.draws import copy_keys
+from crosswind.core.registry import facts
+from crosswind.transforms.text.draws import copy_keys, edits
 from crosswind.transforms.text.replacement import RandomReplacement, random_replacement
 
 WORDS = tuple(f"w{number}" for number in range(50))
@@ -107,26 +106,6 @@ def test_what_is_refused(settings: dict[str, object], words: str) -> None:
         RandomReplacement(**{"vocabulary": WORDS, **settings})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=words):
         random_replacement(TEXT, 0, **{"vocabulary": WORDS, **settings})  # type: ignore[arg-type]
-
-
-def test_a_batch_must_be_lists_of_tokens_with_a_key_each() -> None:
-    transform, keys = RandomReplacement(WORDS), np.zeros(1, dtype=np.uint64)
-    for texts, words in [
-        ("a text", "needs a list of texts"),
-        (["a text"], "needs each text as a list of tokens, not as 'a text'"),
-        ([[1, 2]], "needs each text as a list of tokens"),
-        ([TEXT, TEXT], "needs one key for each of 2 texts, not 1"),
-    ]:
-        with pytest.raises(InputError, match=f"text transform 'random-replacement': {words}"):
-            transform(texts, keys)  # type: ignore[arg-type]
-
-
-def test_it_is_found_without_the_class() -> None:
-    assert [item.name for item in facts("text-transforms", "random-replacement").knobs] == ["vocabulary", "rate"]
-    assert facts("text-transforms", "random-replacement").knobs[1].default == 0.15
-    assert load("text-transforms", "random-replacement") is RandomReplacement
-    with pytest.raises(InputError, match="unknown transform 'random-replacement'"):
-        facts("transforms", "random-replacement")
 
 
 def test_the_command_line_lists_and_shows_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,12 @@
-"""Downloads of original files: over HTTP(S) alone, resumed where they broke off, and taken only when their hash is right."""
+"""Original files: downloaded over HTTP(S) alone, resumed where they broke off, and known by their published hashes."""
 
 from __future__ import annotations
 
 import contextlib
-import email.message
+import dataclasses
 import hashlib
 import http.client
+import json
 import os
 import re
 import shutil
@@ -16,14 +17,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from crosswind.core.cards import Original
 from crosswind.core.errors import DataError, shown
-from crosswind.data.archives.parts import kind_of_file, safe_name
-
-__all__ = ["check_original", "fetch"]
+from crosswind.data.archives.checks import kind_of_file, reason
 
 Progress = Callable[[int, int], None]
 
@@ -33,6 +32,34 @@ ATTEMPTS = 5
 TIMEOUT = 60.0
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _BROKEN = (http.client.HTTPException, urllib.error.URLError, OSError)
+
+
+def verified(original: Original, path: Path) -> bool:
+    """Whether a file is the published one, by its hash; False where it has another size, or where no hash is published.
+
+    What was found is remembered beside the file, with its size and time of change, so that a file is hashed once. Raises
+    `DataError` for a file of the published size with another hash: it is damaged.
+    """
+    wanted, kind = (original.sha256, "sha256") if original.sha256 else (original.md5, "md5")
+    try:
+        state = path.stat()
+        if not wanted or original.size not in (0, state.st_size):
+            return False
+        told = {"size": state.st_size, "changed": state.st_mtime_ns, kind: wanted.lower()}
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads(_memo(path).read_text(encoding="utf-8")) == told:
+                return True
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {reason(error)}") from None
+    if found == wanted.lower():
+        with contextlib.suppress(OSError):  # a folder that cannot be written is read without a memory
+            _memo(path).write_text(json.dumps(told), encoding="utf-8")
+        return True
+    if original.size:
+        raise _wrong(path, f"has the {kind} {found}, not {wanted}")
+    return False
 
 
 def fetch(
@@ -50,206 +77,175 @@ def fetch(
     breaks off or is busy is asked again after 1, 2, 4 and 8 seconds, or as many as it says. Raises `DataError` in one sentence for
     a file that is not there, a page in its place, another size or hash (the part is then removed), and a full disk.
     """
-    place = folder / safe_name(original.name, folder)
-    _check_address(original, original.url)
+    path = folder / original.name
+    if urlsplit(original.url).scheme not in ("http", "https"):
+        raise DataError(f"{original.name} is fetched over http or https only, not from {shown(original.url)}")
     if not (original.sha256 or original.md5):
         raise DataError(f"{original.name} is not fetched: nobody knows its hash, so what came could be anything")
-    if place.exists():
-        check_original(original, place)
-        return place
-    part = place.with_name(f"{place.name}.part")
+    if path.exists():
+        _refuse_other(original, path)
+        return path
+    part = path.with_name(f"{path.name}.part")
+    download = _Download(original, part, on_progress, timeout, sleep)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        resumed = _download(original, part, on_progress, timeout, sleep)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if download.finish():
+            try:
+                _refuse_other(original, part)
+            except DataError:  # the beginning was of an earlier download: the file may have changed since
+                part.unlink(missing_ok=True)
+                download.finish()
         try:
-            check_original(original, part)
+            _refuse_other(original, part)
         except DataError:
             part.unlink(missing_ok=True)
-            if not resumed:
-                raise
-            # The beginning was of an earlier download: the file may have changed since, and is fetched whole.
-            _download(original, part, on_progress, timeout, sleep)
-            _checked_or_removed(original, part)
-        os.replace(part, place)
+            raise
+        os.replace(part, path)
     except OSError as error:
-        raise DataError(f"{original.name} cannot be written to {folder}: {error.strerror or error}") from None
-    return place
+        raise DataError(f"{original.name} cannot be written to {folder}: {reason(error)}") from None
+    with contextlib.suppress(OSError):
+        _memo(part).replace(_memo(path))
+    return path
 
 
-def check_original(original: Original, path: Path) -> None:
-    """Raises `DataError` where a file has not the size or the hash that its card says."""
+def _memo(path: Path) -> Path:
+    return path.with_name(f".{path.name}.hash")
+
+
+def _wrong(path: Path, what: str) -> DataError:
+    return DataError(f"{path.name.removesuffix('.part')} {what} in {path.parent}: it is damaged, or not the published file")
+
+
+def _refuse_other(original: Original, path: Path) -> None:
     size = path.stat().st_size
-    name = path.name.removesuffix(".part")
-    if original.size and size != original.size:
-        raise DataError(f"{name} has {size:,} bytes in {path.parent}, not {original.size:,}: it is not the file it should be")
-    wanted, kind = (original.sha256, "sha256") if original.sha256 else (original.md5, "md5")
-    if not wanted:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
-    if found != wanted.lower():
-        raise DataError(
-            f"{name} in {path.parent} has the {kind} {found}, not {wanted}: it is damaged, or not the file it should be"
-        )
-
-
-def _checked_or_removed(original: Original, part: Path) -> None:
-    try:
-        check_original(original, part)
-    except DataError:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _download(original: Original, part: Path, on_progress: Progress | None, timeout: float, sleep: Callable[[float], None]) -> bool:
-    """Fills the part to its end, over as many answers as it takes; whether it had a beginning from an earlier call."""
-    have = part.stat().st_size if part.exists() else 0
-    if original.size and have > original.size:
-        part.unlink()
-        have = 0
-    resumed, failures = have > 0, 0
-    while not original.size or have < original.size:
-        try:
-            if _one_answer(original, part, have, on_progress, timeout):
-                break
-            reason, wait = "it broke off", 0.0
-        except _Again as error:
-            reason, wait = error.reason, error.wait
-        before, have = have, part.stat().st_size if part.exists() else 0
-        failures = 0 if have > before else failures + 1
-        if failures >= ATTEMPTS:
-            kept = f"; {have:,} bytes are kept, and the next call goes on from there" if have else ""
-            raise DataError(f"{original.name} cannot be fetched from {original.url}: {reason}, {failures} times in a row{kept}")
-        sleep(max(wait, float(2 ** max(0, failures - 1))))
-    return resumed
+    if original.size not in (0, size):
+        raise _wrong(path, f"has {size:,} bytes, not {original.size:,}")
+    verified(dataclasses.replace(original, size=size), path)
 
 
 class _Again(Exception):
     """What may work when it is tried again, after `wait` seconds at least."""
 
-    def __init__(self, reason: str, wait: float = 0.0) -> None:
-        self.reason, self.wait = reason, wait
+    def __init__(self, why: str, wait: float = 0.0) -> None:
+        self.why, self.wait = why, wait
 
 
-def _one_answer(original: Original, part: Path, have: int, on_progress: Progress | None, timeout: float) -> bool:
-    """Asks once and takes what comes; whether that was all of it."""
-    request = urllib.request.Request(original.url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+class _Download:
+    """One file on its way into a part."""
+
+    def __init__(
+        self, original: Original, part: Path, on_progress: Progress | None, timeout: float, sleep: Callable[[float], None]
+    ) -> None:
+        self.original, self.part, self.on_progress, self.timeout, self.sleep = original, part, on_progress, timeout, sleep
+
+    def finish(self) -> bool:
+        """Fill the part to its end, over as many answers as it takes; whether it had a beginning from an earlier call."""
+        name, size, part = self.original.name, self.original.size, self.part
+        have = part.stat().st_size if part.exists() else 0
+        if size and have > size:
+            part.unlink()
+            have = 0
+        resumed, failures = have > 0, 0
+        while not size or have < size:
+            try:
+                if self.ask(have):
+                    break
+                why, wait = "it broke off", 0.0
+            except _Again as error:
+                why, wait = error.why, error.wait
+            before, have = have, part.stat().st_size if part.exists() else 0
+            failures = 0 if have > before else failures + 1
+            if failures >= ATTEMPTS:
+                kept = f"; {have:,} bytes are kept, and the next call goes on from there" if have else ""
+                raise DataError(f"{name} cannot be fetched from {self.original.url}: {why}, {failures} times in a row{kept}")
+            self.sleep(max(wait, float(2 ** max(0, failures - 1))))
+        return resumed
+
+    def ask(self, have: int) -> bool:
+        """Ask once for what follows the first `have` bytes and take what comes; whether that was all of it."""
+        name, url = self.original.name, self.original.url
+        request = urllib.request.Request(url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"})
+        if have:
+            request.add_header("Range", f"bytes={have}-")
+        try:
+            with urllib.request.build_opener(_Redirects).open(request, timeout=self.timeout) as answer:
+                return self.take(answer, have)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 416 and have:  # there is nothing from there on: all is here, or it was of another file
+                    with contextlib.suppress(DataError):
+                        _refuse_other(self.original, self.part)
+                        return True
+                    self.part.unlink(missing_ok=True)
+                    raise _Again("it has no such part") from None
+                if error.code in _AGAIN:
+                    wait = float(min(60, _number(error.headers.get("Retry-After")) or 0))
+                    raise _Again(f"the server says {error.code} {error.reason}", wait) from None
+                raise DataError(f"{name} cannot be fetched: {url} says {error.code} {error.reason}") from None
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, socket.gaierror) and not have:
+                host = urlsplit(url).hostname
+                raise DataError(f"{name} cannot be fetched: {host} is not found; is this machine online?") from None
+            if isinstance(error.reason, ssl.SSLError) and not isinstance(error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+                raise DataError(f"{name} cannot be fetched: {url} is not to be trusted: {error.reason}") from None
+            raise _Again(reason(error.reason) if isinstance(error.reason, Exception) else str(error.reason)) from None
+        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            raise _Again(reason(error)) from None
+
+    def take(self, answer: Any, have: int) -> bool:
+        """Append what an answer brings to the part; whether it was all."""
+        original, part = self.original, self.part
+        goes_on = answer.status == 206
+        if goes_on and not re.match(rf"\s*bytes\s+{have}-", answer.headers.get("Content-Range", "")):
+            part.unlink(missing_ok=True)
+            raise _Again("it gave another part than asked for")
+        done = have if goes_on else 0
+        length = _number(answer.headers.get("Content-Length"))
+        whole = original.size or (done + length if length is not None else 0)
+        page = DataError(f"{original.url} gives a web page and not {original.name}: it has moved, or asks for something first")
+        if "text/html" in answer.headers.get("Content-Type", "").lower():
+            raise page
+        if length is not None and done + length != whole:
+            raise DataError(f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}")
+        if whole and shutil.disk_usage(part.parent).free < whole - done:
+            raise DataError(f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much left")
+        start = done
+        with part.open("ab" if goes_on else "wb") as file:
+            while block := _next(answer):
+                file.write(block)
+                done += len(block)
+                if original.size and done > original.size:
+                    part.unlink()
+                    raise DataError(f"{original.url} gives more than the {original.size:,} bytes of {original.name}")
+                if self.on_progress is not None:
+                    self.on_progress(done, whole)
+        if not start and kind_of_file(part) == "page":
+            part.unlink()
+            raise page
+        return done - start == length if length is not None else original.size in (0, done)
+
+
+def _next(answer: Any) -> bytes:
     try:
-        answer = _opener(original).open(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 416 and have:  # there is nothing from there on: all is here, or it was of another file
-                with contextlib.suppress(DataError):
-                    check_original(original, part)
-                    return True
-                part.unlink(missing_ok=True)
-                raise _Again("it has no such part") from None
-            if error.code in _AGAIN:
-                raise _Again(f"the server says {error.code} {error.reason}", _asked_to_wait(error.headers)) from None
-            raise DataError(f"{original.name} cannot be fetched: {original.url} says {error.code} {error.reason}") from None
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, socket.gaierror) and not have:
-            host = urlsplit(original.url).hostname
-            raise DataError(f"{original.name} cannot be fetched: {host} is not found; is this machine online?") from None
-        if isinstance(error.reason, ssl.SSLError) and not isinstance(error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            raise DataError(f"{original.name} cannot be fetched: {original.url} is not to be trusted: {error.reason}") from None
-        raise _Again(_said(error.reason)) from None
-    except _BROKEN as error:
-        raise _Again(_said(error)) from None
-    with answer:
-        return _take(original, answer, part, have, on_progress)
-
-
-def _take(original: Original, answer: Any, part: Path, have: int, on_progress: Progress | None) -> bool:
-    goes_on = answer.status == 206 and _begins_at(answer.headers.get("Content-Range", "")) == have
-    if answer.status == 206 and not goes_on:
-        part.unlink(missing_ok=True)
-        raise _Again("it gave another part than asked for")
-    done = have if goes_on else 0
-    length = _number(answer.headers.get("Content-Length"))
-    whole = original.size or (done + length if length is not None else 0)
-    if "text/html" in answer.headers.get("Content-Type", "").lower() and not original.name.endswith((".html", ".htm")):
-        raise _page(original)
-    if length is not None and done + length != whole and "Content-Encoding" not in answer.headers:
-        raise DataError(f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}")
-    if whole and shutil.disk_usage(part.parent).free < whole - done:
-        raise DataError(f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much left")
-    taken = 0
-    with part.open("ab" if goes_on else "wb") as file:
-        while block := _next(answer):
-            file.write(block)
-            taken += len(block)
-            if original.size and done + taken > original.size:
-                file.close()
-                part.unlink()
-                raise DataError(f"{original.url} gives more than the {original.size:,} bytes of {original.name}")
-            if on_progress is not None:
-                on_progress(done + taken, whole)
-    if not done and kind_of_file(part) == "page" and not original.name.endswith((".html", ".htm")):
-        part.unlink()
-        raise _page(original)
-    return taken == length if length is not None else not original.size or done + taken == original.size
-
-
-def _next(answer: IO[bytes]) -> bytes:
-    try:
-        return answer.read(BLOCK)
+        return bytes(answer.read(BLOCK))
     except http.client.IncompleteRead as error:
         return error.partial
     except _BROKEN:
         return b""  # what has come is kept, and what lacks is asked for again
 
 
-def _page(original: Original) -> DataError:
-    return DataError(f"{original.url} gives a web page and not {original.name}: it has moved, or asks for something first")
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirections to http and https alone: the library calls other addresses a failing server."""
 
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        target = headers.get("location") or ""
+        if urlsplit(target).scheme not in ("", "http", "https"):
+            fp.close()
+            raise DataError(f"{req.full_url} leads to {shown(target)}, and files are fetched over http or https only")
+        return super().http_error_302(req, fp, code, msg, headers)
 
-def _check_address(original: Original, url: str) -> None:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise DataError(f"{original.name} is fetched over http or https only, not from {shown(url)}")
-
-
-def _opener(original: Original) -> urllib.request.OpenerDirector:
-    """What opens http and https and nothing else, wherever a server may send us."""
-
-    class Redirects(urllib.request.HTTPRedirectHandler):
-        def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-            # The library refuses other addresses here by an error that calls them what they are not: a failing server.
-            target = headers.get("location") or headers.get("uri")
-            if target is not None and urlsplit(target).scheme not in ("", "http", "https"):
-                fp.close()
-                _check_address(original, target)
-            return super().http_error_302(req, fp, code, msg, headers)
-
-        http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        Redirects(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
-def _begins_at(text: str) -> int:
-    found = re.match(r"\s*bytes\s+(\d+)-", text)
-    return int(found[1]) if found else -1
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"\d{1,19}", text.strip()) else None
-
-
-def _asked_to_wait(headers: email.message.Message) -> float:
-    return float(min(60, _number(headers.get("Retry-After")) or 0))
-
-
-def _said(error: object) -> str:
-    return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -1,25 +1,108 @@
-"""Members of zip and tar archives, read without trusting them.
-
-What an archive of data never needs is refused before a byte of it is used: a name that leads out of the folder, a link, a device,
-an encrypted or a doubled member, members that share their bytes, more bytes than a bound allows, a pickle. What is read is
-counted against what the archive declares, so that neither side can be a lie.
-"""
+"""Files in zip and tar archives, by name. Nothing is written under a name that an archive gives, so no name can lead anywhere."""
 
 from __future__ import annotations
 
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
-from crosswind.data.archives.parts import Archive, Bounds, expect_kind
-from crosswind.data.archives.tars import UNPACKERS, TarArchive
-from crosswind.data.archives.zips import ZipArchive
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["open_archive"]
+from crosswind.core.errors import DataError
+from crosswind.data.archives.checks import PACKED, damage, expect_kind
+
+MOST = 64 << 30
+"""Bytes that a tar archive may unpack to."""
 
 
-def open_archive(path: Path, bounds: Bounds | None = None) -> Archive:
-    """The archive in a file: zip, or tar, plain or packed by gzip, bzip2 or xz. Use it in a `with`.
+class ZipMembers:
+    """The files of a zip archive: `sizes` name -> bytes unpacked. It stays open; several threads may read at once.
 
-    Raises `DataError` for a file that is missing, is no archive, or is not what its name says.
+    Raises `DataError` for what is no zip archive.
     """
-    kind = expect_kind(path, ("zip", "tar", *UNPACKERS), "an archive")
-    return ZipArchive(path, bounds or Bounds()) if kind == "zip" else TarArchive(path, kind, bounds or Bounds())
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        expect_kind(path, ("zip",), "a zip archive")
+        with damage(path):
+            self._zip = zipfile.ZipFile(path)
+            self.sizes = {info.filename: info.file_size for info in self._zip.infolist() if not info.is_dir()}
+
+    def read(self, name: str, limit: int = 1 << 30) -> bytes:
+        """The bytes of one file. Raises `DataError` for more than `limit`, and for damaged, missing and encrypted ones."""
+        if self.sizes[name] > limit:
+            raise DataError(f"{self.path}, member {name!r}, has {self.sizes[name]:,} bytes, more than the {limit:,} allowed")
+        with damage(f"{self.path}, member {name!r},"):
+            return self._zip.read(name)
+
+
+class TarMembers:
+    """Files of a tar archive laid one behind the other in a nameless file. Several threads may read at once.
+
+    `names`: in the order of the archive; `len`: their number. The archive is read once from its beginning to its end, where
+    packed ones have a checksum. Links and devices are left out. The file lies in the archive's folder, else in that of temporary
+    files. Raises `DataError` for what is no whole tar archive (plain, gzip, bzip2 or xz), a name given twice, and a full disk.
+    """
+
+    def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
+        ends, self.names, known = [0], [], set()
+        with _temporary(path.parent) as file:
+            for name, size, stream in _walk(path):
+                if not wanted(name):
+                    continue
+                if name in known:
+                    raise DataError(f"{path} has two members called {name!r}")
+                with damage(f"{path}, member {name!r},"):
+                    shutil.copyfileobj(stream, file, 1 << 20)
+                known.add(name)
+                self.names.append(name)
+                ends.append(ends[-1] + size)
+            with damage(f"{path}, unpacked,"):
+                file.flush()
+            self.data: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", 0, (ends[-1],)) if ends[-1] else np.empty(0, np.uint8)
+        self.offsets = np.array(ends, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def view(self, index: int) -> NDArray[np.uint8]:
+        """The bytes of one file by its place in `names`, without a copy, not writeable: uint8 [size]."""
+        return self.data[self.offsets[index] : self.offsets[index + 1]]
+
+
+def walked(path: Path) -> None:
+    """Go through a tar archive and keep nothing: what `tried` is given."""
+    for _ in _walk(path):
+        pass
+
+
+def _walk(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Name, size and bytes of every file in a tar archive, in its order."""
+    kind = expect_kind(path, ("tar", *PACKED), "a tar archive")
+    with damage(path), PACKED[kind](path) if kind in PACKED else path.open("rb") as raw, tarfile.open(fileobj=raw) as tar:
+        size = 0
+        for info in tar:
+            tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte of each, of hundreds of thousands
+            size += info.size
+            if size > MOST:
+                raise DataError(f"{path} unpacks to more than {MOST:,} bytes")
+            if info.isreg() and not info.issparse():
+                yield info.name.removeprefix("./"), info.size, tar.extractfile(info)
+        if kind == "tar":  # nothing else shows that a plain archive is whole
+            raw.seek(tar.offset)
+            if raw.read(512) != bytes(512):
+                raise DataError(f"{path} is damaged or cut short: no header and no end follows its last member")
+        while raw.read(1 << 20):
+            pass
+
+
+def _temporary(folder: Path) -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError:
+        return tempfile.TemporaryFile()

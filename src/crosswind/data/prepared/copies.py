@@ -1,24 +1,29 @@
-"""A prepared copy as a data set, opened without reading its pixels."""
+"""Prepared copies as data sets, opened without reading their pixels, and checked by reading all of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import io
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import CrosswindError, DataError
+from crosswind.core.errors import DataError, one_line
 from crosswind.core.types import canonical, digest, digest_arrays
-from crosswind.data.archives.npz import Expected, keys_of, read_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
-from crosswind.data.dataset import AttributedDataset
-from crosswind.data.prepared.pixels import OFFSETS, STORES, array_reader, jpeg_reader, pixels_file
-from crosswind.data.prepared.places import (
+from crosswind.data.dataset import AttributedDataset, Images
+from crosswind.data.prepared.paths import (
     CARD,
     FORMAT,
+    Preparable,
     command,
     copy_folder,
     copy_settings,
@@ -29,21 +34,19 @@ from crosswind.data.prepared.places import (
     version_of,
 )
 
-if TYPE_CHECKING:
-    from crosswind.data.sources.base import PreparedSource
+ATTRIBUTES, OFFSETS = "attributes.npz", "offsets.npy"
+PIXELS = {"array": "pixels.npy", "jpeg": "pixels.jpegs"}
+CHUNK_BYTES, CHUNK_MOST = 2 << 20, 4096
 
-__all__ = ["ATTRIBUTES", "Copy", "attribute_bytes", "find_copy", "fingerprint_of", "open_copy", "read_rows"]
-
-ATTRIBUTES = "attributes.npz"
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Copy:
-    """What the card of a prepared copy says, and the folder that it lies in.
+    """The card of a prepared copy, and the folder that it lies in. Equal copies have equal cards.
 
     `name`: of the data set. `files`: name -> size in bytes. `checksums`: of the pixels' chunks of `chunk_rows` rows, in order;
-    `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and rows published. Equal copies
-    have equal cards, whoever made them and when.
+    `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and rows published.
     """
 
     folder: Path
@@ -65,60 +68,47 @@ class Copy:
 
     def to_json(self) -> dict[str, Any]:
         """The card as plain values."""
-        told = {key: value for key, value in vars(self).items() if key != "folder"}
+        values = {key: value for key, value in vars(self).items() if key != "folder"}
         # One text: thousands of lines of digits would hide what a reader looks for.
-        return {"format": FORMAT, **told, "image_shape": list(self.image_shape), "checksums": " ".join(self.checksums)}
+        return {"format": FORMAT, **values, "image_shape": list(self.image_shape), "checksums": " ".join(self.checksums)}
 
     @classmethod
     def of_json(cls, values: dict[str, Any], folder: Path) -> Copy:
-        """The copy that a card tells of. Raises `KeyError`, `TypeError` or `ValueError` for a card that is none."""
-        found = cls(
-            folder=folder,
-            source=_text(values["source"]),
-            name=_text(values["name"]),
-            version=int(values["version"]),
-            settings=dict(values["settings"]),
-            store=_text(values["store"]),
-            n_rows=int(values["n_rows"]),
-            image_shape=tuple(int(side) for side in values["image_shape"]),  # type: ignore[arg-type]
-            attributes=[{"name": _text(item["name"]), "values": list(item["values"])} for item in values["attributes"]],
-            parts={name: int(count) for name, count in values["parts"].items()},
-            totals={name: int(count) for name, count in values["totals"].items()},
-            fingerprint=_text(values["fingerprint"]),
-            files={name: int(size) for name, size in values["files"].items()},
-            chunk_rows=int(values["chunk_rows"]),
-            file_checksums={name: _text(digits) for name, digits in values["file_checksums"].items()},
-            checksums=_text(values["checksums"]).split(),
-        )
-        if len(found.image_shape) != 3 or found.store not in STORES or found.n_rows < 1 or found.chunk_rows < 1:
+        """The copy of a card. Raises `KeyError`, `TypeError` or `ValueError` for a card that is none."""
+        kinds = {"str": str, "int": int, "dict": dict, "list": list}
+        for item in dataclasses.fields(cls):
+            kind = kinds.get(str(item.type).partition("[")[0])
+            if kind and item.name != "checksums" and type(values[item.name]) is not kind:
+                raise ValueError(f"its {item.name} is no {kind.__name__}")
+        numbers = [*values["image_shape"], *values["files"].values(), *values["parts"].values(), *values["totals"].values()]
+        if len(values["image_shape"]) != 3 or values["store"] not in PIXELS or not all(type(number) is int for number in numbers):
             raise ValueError("has values that no copy has")
-        wanted = {ATTRIBUTES, pixels_file(found.store), *([OFFSETS] if found.store == "jpeg" else [])}
-        if set(found.files) != wanted or set(found.file_checksums) != wanted - {pixels_file(found.store)}:
+        known = {item.name: values[item.name] for item in dataclasses.fields(cls) if item.name != "folder"}
+        shape, checksums = tuple(values["image_shape"]), str(values["checksums"]).split()
+        copy = cls(folder, **known | {"image_shape": shape, "checksums": checksums})
+        names = {ATTRIBUTES, PIXELS[copy.store], *([OFFSETS] if copy.store == "jpeg" else [])}
+        if set(copy.files) != names or set(copy.file_checksums) != names - {PIXELS[copy.store]}:
             raise ValueError("does not name the files of a copy")
-        if len(found.checksums) != -(-found.n_rows // found.chunk_rows):
+        if copy.n_rows < 1 or copy.chunk_rows < 1 or len(copy.checksums) != -(-copy.n_rows // copy.chunk_rows):
             raise ValueError("has not a checksum for each chunk")
-        return found
+        return copy
 
 
-def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
+def find_copy(source: Preparable, root: str | None = None) -> Copy:
     """The copy of a source with its settings. Reads the card and the sizes of the files, nothing else.
 
     Raises `DataError` in one sentence with the command that makes it, where there is none, it is truncated, or of another version.
     """
-    folder = copy_folder(source, root)
-    name, again = owner(source), command(source, root)
+    folder, name, again = copy_folder(source, root), owner(source), command(source, root)
     try:
         values = read_card(folder)
+        if values["format"] != FORMAT or values.get("version") != version_of(source):
+            raise DataError(f"the prepared copy {folder} was made by another version of Crosswind: {again}")
+        copy = Copy.of_json(values, folder)
     except (FileNotFoundError, NotADirectoryError):
         place = root_folder(source.root if root is None else root)
         raise DataError(f"there is no prepared copy of {name} in {place}: {again}") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}): {again}") from None
-    if values["format"] != FORMAT or values.get("version") != version_of(source):
-        raise DataError(f"the prepared copy {folder} was made by another version of Crosswind: {again}")
-    try:
-        copy = Copy.of_json(values, folder)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}): {again}") from None
     if copy.source != name or canonical(copy.settings) != canonical(copy_settings(source)):
         raise DataError(f"{folder} holds {copy.source} with other settings, not what its name says: {again}")
@@ -132,87 +122,177 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
     return copy
 
 
-def open_copy(source: PreparedSource, root: str | None = None) -> AttributedDataset:
+def open_copy(source: Preparable, root: str | None = None) -> AttributedDataset:
     """The prepared copy of a source with its settings as a data set; pixels are mapped and read when they are asked for.
 
-    Raises `DataError` in one sentence with the command that makes it, where there is none, it is truncated, or of another version.
+    Raises `DataError` in one sentence with the command that makes it, where there is none, it is damaged, or of another version.
     """
     copy = find_copy(source, root)
     try:
-        table, ids, units, contents = read_rows(copy)
-        images = _reader(copy)
-    except (CrosswindError, OSError, ValueError, KeyError, TypeError) as error:
+        return AttributedDataset(
+            name=copy.name,
+            images=_reader(copy),
+            image_shape=copy.image_shape,
+            fingerprint=copy.fingerprint,
+            origin=origin_of(source),
+            **_rows(copy),
+        )
+    except Exception as error:  # NumPy and zipfile raise what they like for damaged files
         raise DataError(
             f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {command(source, root, '--again')}"
         ) from None
-    return AttributedDataset(
-        name=copy.name,
-        table=table,
-        images=images,
-        image_shape=copy.image_shape,
-        ids=np.arange(copy.n_rows, dtype=np.int64) if ids is None else ids,
-        units=units,
-        fingerprint=copy.fingerprint,
-        origin=origin_of(source),
-        contents=contents,
+
+
+def check(source: Preparable, root: str | None = None, *, workers: int | None = None, on_progress: Progress | None = None) -> Copy:
+    """Read the prepared copy of a source again and compare every byte's checksum with that of the card.
+
+    Raises `DataError` in one sentence for the first rows that are not as they were written, with the command that makes them anew.
+    """
+    copy = find_copy(source, root)
+    try:
+        _check(copy, workers or cores(), on_progress or (lambda stage, done, total: None))
+    except Exception as error:  # as above
+        raise DataError(
+            f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {command(source, root, '--again')}"
+        ) from None
+    return copy
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def checksum(data: Any) -> str:
+    """BLAKE2b of bytes, 32 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def chunk_rows(shape: Sequence[int]) -> int:
+    """Rows that are decoded, written and checked together: about 2 MiB of pixels, the same on every machine."""
+    return max(1, min(CHUNK_MOST, CHUNK_BYTES // max(1, int(np.prod(shape)))))
+
+
+def array_header(n_rows: int, shape: tuple[int, int, int]) -> bytes:
+    """The first bytes of an npy file of uint8 [n, h, w, c]; the same for the same numbers."""
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (n_rows, *shape)})
+    return head.getvalue()
+
+
+def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str]) -> str:
+    """What a copy holds as 32 hexadecimal digits: the same wherever it lies and whoever made it, another for any other content."""
+    rows = {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
+    if dataset.units is not None:
+        rows["units"] = dataset.units
+    shape = list(dataset.image_shape or ())
+    return digest(
+        {"table": dataset.table.digest(), "rows": digest_arrays(rows), "shape": shape, "store": store, "pixels": checksums}
     )
 
 
-def read_rows(
-    copy: Copy,
-) -> tuple[AttributeTable, NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[np.uint64]]:
-    """Attribute table, ids (None: row numbers), units (None: each row its own) and the pictures' hashes of a copy."""
-    path = copy.folder / ATTRIBUTES
-    known = [name for name in ("codes", "ids", "units", "contents") if name in keys_of(path)]
-    found = read_arrays(path, {name: Expected() for name in known})
+def _rows(copy: Copy) -> dict[str, Any]:
+    """`table`, `contents` and, where they are kept, `ids` and `units` of a copy."""
+    with np.load(io.BytesIO(_file(copy, ATTRIBUTES)), allow_pickle=False) as arrays:
+        rows = {name: arrays[name] for name in ("codes", "contents", "ids", "units") if name in arrays}
     attributes = tuple(Attribute(item["name"], tuple(item["values"])) for item in copy.attributes)
-    table = AttributeTable(attributes, found["codes"])
-    if table.n_rows != copy.n_rows:
-        raise ValueError(f"{ATTRIBUTES} has {table.n_rows:,} rows, and the card {copy.n_rows:,}")
-    return table, found.get("ids"), found.get("units"), found["contents"]
+    table = AttributeTable(attributes, rows.pop("codes"))
+    if table.n_rows != copy.n_rows or "contents" not in rows:
+        raise ValueError(f"{ATTRIBUTES} does not hold the {copy.n_rows:,} rows of the card")
+    return {"table": table, **rows}
 
 
-def attribute_bytes(dataset: AttributedDataset, contents: NDArray[np.uint64]) -> bytes:
-    """The file of codes, ids, units and the pictures' hashes: npz, the same bytes for the same rows."""
-    arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": contents}
-    if not np.array_equal(dataset.ids, np.arange(dataset.n_base)):
-        arrays["ids"] = dataset.ids
-    if dataset.units is not None:
-        arrays["units"] = dataset.units
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return out.getvalue()
+def _file(copy: Copy, name: str) -> bytes:
+    data = (copy.folder / name).read_bytes()
+    if checksum(data) != copy.file_checksums[name]:
+        raise ValueError(f"{name} is not as it was written")
+    return data
 
 
-def fingerprint_of(
-    table: AttributeTable,
-    ids: NDArray[np.int64] | None,
-    units: NDArray[np.int64] | None,
-    image_shape: tuple[int, int, int],
-    store: str,
-    checksums: list[str],
-) -> str:
-    """What a copy holds as 32 hexadecimal digits: the same wherever it lies and whoever made it, another for any other content."""
-    rows = {name: array for name, array in (("ids", ids), ("units", units)) if array is not None}
-    told = {"table": table.digest(), "rows": digest_arrays(rows), "shape": list(image_shape), "store": store, "pixels": checksums}
-    return digest(told)
-
-
-def _reader(copy: Copy) -> Any:
-    path = copy.folder / pixels_file(copy.store)
+def _ends(copy: Copy) -> NDArray[np.int64]:
+    """Where each row begins in the file of pixels, and where the last one ends: int64 [n + 1]."""
     if copy.store == "array":
-        return array_reader(path, (copy.n_rows, *copy.image_shape))
-    offsets = np.load(copy.folder / OFFSETS, allow_pickle=False)
-    if offsets.dtype != np.int64 or offsets.shape != (copy.n_rows + 1,) or int(offsets[-1]) != copy.files[path.name]:
-        raise ValueError(f"{OFFSETS} does not fit {path.name}")
-    return jpeg_reader(path, offsets, copy.image_shape)
+        head = len(array_header(copy.n_rows, copy.image_shape))
+        return head + np.arange(copy.n_rows + 1) * int(np.prod(copy.image_shape))
+    offsets: NDArray[np.int64] = np.load(io.BytesIO(_file(copy, OFFSETS)), allow_pickle=False)
+    if offsets.dtype != np.int64 or offsets.shape != (copy.n_rows + 1,) or offsets[-1] != copy.files[PIXELS["jpeg"]]:
+        raise ValueError(f"{OFFSETS} does not fit {PIXELS['jpeg']}")
+    return offsets
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is no text")
-    return value
+def _reader(copy: Copy) -> Images:
+    """The rows of the file of pixels, mapped into memory: nothing is read before it is asked for."""
+    path = copy.folder / PIXELS[copy.store]
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if copy.store == "jpeg":
+        offsets = _ends(copy)
+        return lambda rows: _jpegs(rows, mapped, offsets, copy.image_shape, path)
+    head = array_header(copy.n_rows, copy.image_shape)
+    if mapped[: len(head)] != head:
+        raise ValueError(f"{path.name} holds another array than uint8 {(copy.n_rows, *copy.image_shape)}")
+    plain = np.frombuffer(mapped, dtype=np.uint8, offset=len(head)).reshape(copy.n_rows, *copy.image_shape)
+    announced = np.zeros(copy.n_rows, dtype=bool)
+
+    def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        new = rows[~announced[rows]]
+        if new.size:
+            _announce(mapped, len(head) + new * plain[0].size, plain[0].size)
+            announced[new] = True
+        return plain.take(rows, axis=0)
+
+    return images
+
+
+def _announce(mapped: mmap.mmap, places: NDArray[np.int64], size: int) -> None:
+    """Ask for rows that may not be in memory all at once: read as they are touched, the disk would have one to do at a time."""
+    if not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    first = places // mmap.PAGESIZE * mmap.PAGESIZE
+    for start, length in zip(first.tolist(), (places + size - first).tolist(), strict=True):
+        mapped.madvise(mmap.MADV_WILLNEED, start, length)
+
+
+def _jpegs(
+    rows: NDArray[np.int64], mapped: mmap.mmap, offsets: NDArray[np.int64], shape: tuple[int, int, int], path: Path
+) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    out = np.empty((len(rows), *shape), dtype=np.uint8)
+    for place, row in enumerate(rows.tolist()):
+        try:
+            with Image.open(io.BytesIO(mapped[offsets[row] : offsets[row + 1]]), formats=["JPEG"]) as opened:
+                if (opened.height, opened.width, len(opened.getbands())) != shape:
+                    raise ValueError("its shape is not that of the card")
+                out[place] = np.asarray(opened, dtype=np.uint8).reshape(shape)
+        except (OSError, SyntaxError, ValueError) as error:
+            raise DataError(f"{path}, row {row}: cannot be read as a JPEG picture: {error}") from None
+    return out
+
+
+def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
+    rows, images = _rows(copy), _reader(copy)
+    path = copy.folder / PIXELS[copy.store]
+    starts = np.minimum(np.arange(len(copy.checksums) + 1) * copy.chunk_rows, copy.n_rows)
+    ends = _ends(copy)[starts]
+
+    def of(chunk: int) -> str:
+        with path.open("rb") as file:
+            file.seek(int(ends[chunk]))
+            return checksum(file.read(int(ends[chunk + 1] - ends[chunk])))
+
+    with ThreadPoolExecutor(workers) as pool:
+        for chunk, digits in enumerate(pool.map(of, range(len(copy.checksums)))):
+            on_progress("checking", int(starts[chunk]), copy.n_rows)
+            if digits != copy.checksums[chunk]:
+                pool.shutdown(wait=False, cancel_futures=True)
+                damaged = f"rows {starts[chunk]:,} to {starts[chunk + 1] - 1:,}"
+                raise ValueError(f"{damaged} in {path.name} are not as they were written")
+    on_progress("checking", copy.n_rows, copy.n_rows)
+    dataset = AttributedDataset(copy.name, images=images, image_shape=copy.image_shape, **rows)
+    if fingerprint_of(dataset, copy.store, copy.checksums) != copy.fingerprint:
+        raise ValueError("its card is not as it was written")
 
 
 def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+    return one_line((error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__, 200)

@@ -1,20 +1,31 @@
-"""What a source of data is: a frozen set of knobs that loads an `AttributedDataset`."""
+"""What a source of data is: a frozen set of knobs that loads an `AttributedDataset`; and what the readers of files share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.cards import Card, Original
-from crosswind.core.errors import InputError
+from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import knob, knobs_of, resolve
 from crosswind.core.registry import facts, load
+from crosswind.core.types import digest
+from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.resizing import in_channels, of_parts
 
-__all__ = ["PreparedSource", "Reading", "Source", "open_source"]
+T = TypeVar("T")
+Piece = tuple[NDArray[np.integer[Any]], Callable[[], NDArray[np.uint8]]]
+"""The labels [n] of some pictures, and what gives the pictures, uint8 [n, h, w, c], when one of them is first needed."""
+
+PACKED = ("", ".gz", ".bz2")
+MNIST = {"train": "train", "test": "t10k"}  # part -> how its files begin
 
 
 @dataclass(frozen=True)
@@ -71,10 +82,16 @@ class PreparedSource(Source):
     own: ClassVar[tuple[str, ...]] = ()
     """Knobs that name files of the user's own. A source with such knobs has no originals; it reads those files as they are where
     no `root` is given, and the copy that was prepared from them where one is."""
+    instead: ClassVar[tuple[str, ...]] = ()
+    """Files and folders in the folder of originals: where one of them is there, no original is needed."""
+
+    def variants(self) -> tuple[str, ...]:
+        """Which variants of the card's files these settings need, beside those of none."""
+        return ()
 
     def originals(self) -> tuple[Original, ...]:
         """The original files that these settings need."""
-        return self.card.files
+        return tuple(item for item in self.card.files if item.variant in ("", *self.variants()))
 
     def totals(self) -> Mapping[str, int]:
         """The rows of each part as published, with these settings; empty where they are not known."""
@@ -84,12 +101,14 @@ class PreparedSource(Source):
         """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""
         if self.own:
             return tuple(Path(str(getattr(self, name))).expanduser() for name in self.own)
-        names = tuple(folder / item.name for item in self.originals())
-        return names if names and all(place.exists() for place in names) else (folder,)
+        found = [_form(folder, item.name) for item in self.originals()]
+        return tuple(path for path in found if path is not None) if found and None not in found else (folder,)
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
-        """The originals that are not in `folder`; a source that takes its files in other forms too says so here."""
-        return tuple(item for item in self.originals() if not (folder / item.name).exists())
+        """The originals that are in `folder` neither as they are nor unpacked; none where other files serve `instead`."""
+        if any((folder / name).exists() for name in self.instead):
+            return ()
+        return tuple(item for item in self.originals() if _form(folder, item.name) is None)
 
     @abstractmethod
     def read(self, folder: Path) -> Reading:
@@ -109,6 +128,116 @@ class PreparedSource(Source):
         from crosswind.data.prepared import open_copy
 
         return self.finish(open_copy(self))
+
+    def trusted(self, path: Path, reader: Callable[[Path], object]) -> Path:
+        """`path`, if its hash is the published one; else a child process reads it first. Raises `DataError` where that fails."""
+        from crosswind.data.archives.checks import expect_kind, tried
+        from crosswind.data.archives.fetch import verified
+
+        expect_kind(path, ("", "gzip", "bzip2", "xz", "tar", "hdf5"), "what its name says")
+        if not any(verified(item, path) for item in self.originals() if item.name == path.name):
+            tried(reader, path)
+        return path
+
+
+class PicturesInChannels(PreparedSource):
+    """A prepared source with a knob `channels`, 1 or 3, that the prepared copy does not depend on."""
+
+    after = ("channels",)
+
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """The copy in as many channels as asked for."""
+        return in_channels(dataset, self.channels)  # type: ignore[attr-defined]
+
+
+def original_file(folder: Path, name: str) -> Path:
+    """The file of an original in `folder`, as it is, packed (.gz, .bz2) or unpacked. Raises `DataError` where there is none."""
+    found = _form(folder, name)
+    if found is None:
+        raise DataError(f"there is no file {name} in {folder}, packed or unpacked")
+    return found
+
+
+def _form(folder: Path, name: str) -> Path | None:
+    stem = name.removesuffix(".gz").removesuffix(".bz2")
+    forms = [folder / name, *(folder / f"{stem}{ending}" for ending in PACKED)]
+    return next((path for path in forms if path.exists()), None)
+
+
+def checked_labels(labels: NDArray[Any], place: Path | str, rows: int, first: int = 0, last: int = 9) -> NDArray[np.int64]:
+    """The labels int64 [n]. Raises `DataError`, naming the place, for other than one a picture and for one that is no label."""
+    if len(labels) != rows:
+        raise DataError(f"{place} holds {len(labels):,} labels for {rows:,} pictures")
+    wrong = np.flatnonzero(~np.isin(labels, np.arange(first, last + 1)))
+    if wrong.size:
+        raise DataError(f"{place}, row {wrong[0] + 1:,} has label {labels[wrong[0]]:g}, and labels are {first} to {last}")
+    return labels.astype(np.int64)
+
+
+def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], size: int, channels: int = 3) -> Reading:
+    """Parts one after the other, resized to `size`: attributes `label`, and `split` where there is more than one part.
+
+    `parts`: name -> pieces; pictures of all pieces have one shape.
+    """
+    counts = {part: sum(len(labels) for labels, _ in pieces) for part, pieces in parts.items()}
+    pieces = [piece for part in parts.values() for piece in part]
+    attributes, codes = [label], [np.concatenate([labels for labels, _ in pieces])]
+    if len(parts) > 1:  # a study tests on all rows of a target without a column of parts
+        attributes.append(Attribute("split", tuple(parts)))
+        codes.append(np.repeat(np.arange(len(parts)), list(counts.values())))
+    images = of_parts([pictures for _, pictures in pieces], [len(labels) for labels, _ in pieces], size)
+    table = AttributeTable(tuple(attributes), np.stack(codes))
+    return Reading(AttributedDataset(name, table, images, (size, size, channels)), counts)
+
+
+def mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Reading:
+    """The four files of MNIST's layout: grey pictures of 28 x 28, the training files before the test files (`t10k-`).
+
+    Raises `DataError` for files that are missing, damaged, or do not agree.
+    """
+    from crosswind.data.archives.arrays import Expected, Matrix, open_matrix
+
+    def reader(matrix: Matrix) -> Callable[[], NDArray[np.uint8]]:
+        return lambda: matrix.read()[..., None]
+
+    parts = {}
+    for part, stem in MNIST.items():
+        images = open_matrix(original_file(folder, f"{stem}-images-idx3-ubyte"), Expected("uint8", (None, 28, 28)))
+        labels = open_matrix(original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,)))
+        parts[part] = [(checked_labels(labels.read(), labels.path, images.shape[0], 0, len(label) - 1), reader(images))]
+    return in_parts(name, label, parts, size, 1)
+
+
+def from_files(
+    name: str, table: AttributeTable, opened: Callable[[int], Path | bytes], named: Callable[[int], str], size: int, **more: Any
+) -> AttributedDataset:
+    """The data set whose row i is the image in the file or bytes `opened(i)`, which errors call `named(i)`, at `size` x `size`.
+
+    `more`: fields of `AttributedDataset`; `told`: what the fingerprint is made of beside the table and the size.
+    """
+    from crosswind.data.decoding import decoder
+
+    made = digest({"table": table.digest(), "size": size, **more.pop("told")})
+    return AttributedDataset(name, table, decoder(opened, size, named), (size, size, 3), fingerprint=made, from_files=True, **more)
+
+
+def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each value among the names: int64 [n]."""
+    code_of = {name: code for code, name in enumerate(names)}
+    return np.array([code_of[value] for value in values], dtype=np.int64)
+
+
+def names_chosen(given: object, field: str, what: str, known: Iterable[str] | None = None) -> list[str]:
+    """A setting that is a list of names, each once. Raises `InputError` for another value, and for a name that is not known."""
+    choices = None if known is None else list(known)
+    if not isinstance(given, list) or not given or not all(isinstance(name, str) and name.strip() for name in given):
+        raise InputError(field, f"must be a list of {what}s, not {shown(given)}", choices)
+    for place, name in enumerate(given):
+        if choices is not None and name not in choices:
+            raise unknown(field, what, name, choices)
+        if name in given[:place]:
+            raise InputError(field, f"names {name!r} twice")
+    return list(given)
 
 
 def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str = "data") -> AttributedDataset:

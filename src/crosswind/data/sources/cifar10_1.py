@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from crosswind.core.cards import Card, Original
+from crosswind.core.cards import card_of
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.data.archives.npz import read_array, rows_mapped
-from crosswind.data.cifar import LABELS, PIXELS, checked_labels, in_parts
-from crosswind.data.sources.base import PreparedSource, Reading
-
-__all__ = ["Cifar101"]
+from crosswind.data.attributes import Attribute
+from crosswind.data.sources.base import PreparedSource, Reading, checked_labels, in_parts
 
 
 @register("cifar10.1", kind="source")
@@ -30,49 +27,11 @@ class Cifar101(PreparedSource):
     edition: str = knob("v6", domain="{v6, v4}", doc="v6, of balanced classes, or v4, the first")
     size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
 
-    card = Card(
-        attributes={"class": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")},
-        totals={"test": 2_000},
-        shape="32 x 32 x 3",
-        licence="that of 80 Million Tiny Images, which is withdrawn; the authors' code is MIT",
-        citation="Recht, Roelofs, Schmidt, Shankar, Do CIFAR-10 classifiers generalize to CIFAR-10?, arXiv:1806.00451, 2018",
-        used={"ng2022": "target of networks trained on cifar10 and cinic10 (tables 2b, 5, 11, 18, 25)"},
-        layout="github.com/modestyachts/CIFAR-10.1 (uint8 n x 32 x 32 x 3 and int32 n, in npy files)",
-        files=(
-            Original(
-                "cifar10.1_v6_data.npy",
-                "https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets/cifar10.1_v6_data.npy",
-                6_144_128,
-                "2997188e5816f5bd545dc77771b6227828c28146049fcecf3fa10775474cacc6",
-                variant="v6",
-            ),
-            Original(
-                "cifar10.1_v6_labels.npy",
-                "https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets/cifar10.1_v6_labels.npy",
-                8_128,
-                "ae40beda001693674edc94d925ee8268cfe68905f8f9aff800c8dcdfcd6c9448",
-                variant="v6",
-            ),
-            Original(
-                "cifar10.1_v4_data.npy",
-                "https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets/cifar10.1_v4_data.npy",
-                6_208_640,
-                "5aaedc268df8f4cffca2ac0cf9e608ae1897a8cddb630c7a850a2ea8f6558e75",
-                variant="v4",
-            ),
-            Original(
-                "cifar10.1_v4_labels.npy",
-                "https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets/cifar10.1_v4_labels.npy",
-                8_212,
-                "1f9544300ded199539b6662364ce7fe6c2e1ea9f87408f06db4b1a6184cffb18",
-                variant="v4",
-            ),
-        ),
-    )
+    card = card_of("cifar10.1")
 
-    def originals(self) -> tuple[Original, ...]:
+    def variants(self) -> tuple[str, ...]:
         """The two files of the edition."""
-        return tuple(file for file in self.card.files if file.variant == self.edition)
+        return (self.edition,)
 
     def totals(self) -> Mapping[str, int]:
         """The pictures of the edition."""
@@ -80,7 +39,10 @@ class Cifar101(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The edition's two npy files of `folder`."""
+        from crosswind.data.archives.arrays import Expected, read_array
+
         data, named = (folder / f"cifar10.1_{self.edition}_{what}.npy" for what in ("data", "labels"))
-        pictures = rows_mapped(data, None, PIXELS)
-        labels = checked_labels(read_array(named, LABELS), named, len(pictures))
-        return Reading(*in_parts("cifar10.1", {"test": [(labels, lambda: pictures)]}, self.size))
+        pictures = read_array(data, Expected("uint8", (None, 32, 32, 3)))
+        labels = checked_labels(read_array(named, Expected("integers", (None,))), named, len(pictures))
+        label = Attribute("class", self.card.attributes["class"])
+        return in_parts("cifar10.1", label, {"test": [(labels, lambda: pictures)]}, self.size)

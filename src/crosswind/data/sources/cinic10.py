@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,27 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from crosswind.core.cards import Card, Original
+from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.data.archives.members import open_archive
-from crosswind.data.archives.spool import spooled
 from crosswind.data.attributes import Attribute, AttributeTable
-from crosswind.data.cifar import CLASSES, SIDE
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import Refused, decoder
 from crosswind.data.sources.base import PreparedSource, Reading
+from crosswind.data.trees import folder_tree
 
-__all__ = ["Cinic10"]
-
-ARCHIVE, FOLDER = "CINIC-10.tar.gz", "CINIC-10"
-SPLITS = ("train", "valid", "test")
-ORIGINS = ("cifar10-train", "cifar10-test", "imagenet")
-_CIFAR, _IMAGENET = re.compile(r"cifar-?10-(train|test)-\d+\.png"), re.compile(r"n\d{8}_\d+\.png")
-_PNG = b"\x89PNG\r\n\x1a\n"
-
-Opened = Callable[[int], bytes]
+ARCHIVE = "CINIC-10.tar.gz"
+_ORIGIN = re.compile(r"cifar-?10-(train|test)-\d+\.png|n\d{8}_\d+\.png")
 
 
 @register("cinic10", kind="source")
@@ -47,48 +37,57 @@ class Cinic10(PreparedSource):
 
     size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
 
-    card = Card(
-        attributes={
-            "class": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-            "split": ("train", "valid", "test"),
-            "origin": ("cifar10-train", "cifar10-test", "imagenet"),
-        },
-        totals={"train": 90_000, "valid": 90_000, "test": 90_000},
-        shape="32 x 32 x 3",
-        licence="CC BY 4.0 for the collection; the pictures keep the terms of CIFAR-10 and ImageNet",
-        citation="Darlow, Crowley, Antoniou, Storkey, CINIC-10 is not ImageNet or CIFAR-10, arXiv:1810.03505, 2018",
-        used={"ng2022": "trained on, and target of networks trained on cifar10 (tables 1, 2b, 5, 11, 18, 25)"},
-        layout="github.com/BayesWatch/cinic-10 (train, valid and test / class / cifar10-train-N.png or SYNSET_N.png)",
-        files=(
-            Original(
-                "CINIC-10.tar.gz",
-                "https://datashare.ed.ac.uk/server/api/core/bitstreams/e8e186cc-2688-48f1-aa5a-3fda1a43f8b6/content",
-                687_544_992,
-                md5="6ee4d0c996905fe93221de577967a372",
-            ),
-        ),
-    )
+    card = card_of("cinic10")
+    instead = ("train", "CINIC-10/train")
 
     def read(self, folder: Path) -> Reading:
         """The folders train, valid and test, in `folder` or in CINIC-10 in it, else the archive, which is unpacked aside once."""
-        place = _unpacked(folder)
-        if place is not None:
-            names, opened = _in_folders(place)
-        elif (folder / ARCHIVE).exists():
-            place = folder / ARCHIVE
-            names, opened = _in_archive(place)
+        from crosswind.data.archives.members import TarMembers, walked
+
+        unpacked = next((place for place in (folder, folder / "CINIC-10") if (place / "train").is_dir()), None)
+        place = folder / ARCHIVE if unpacked is None else unpacked
+        if unpacked is not None:
+            tree = folder_tree(unpacked)
+            names = [name for name in tree.sizes if _is_picture(name) and name.count("/") == 2]
+            opened: Callable[[str], Path | bytes] = tree.opened
+        elif place.exists():
+            packed = TarMembers(self.trusted(place, walked), _is_picture)
+            index = {name: i for i, name in enumerate(packed.names)}
+            names, opened = packed.names, lambda name: packed.view(index[name]).tobytes()
         else:
-            raise DataError(f"there is no {ARCHIVE} in {folder}, and no folders {', '.join(SPLITS)}")
-        return Reading(*_dataset(names, opened, str(place), self.size))
+            raise DataError(f"there is no {ARCHIVE} in {folder}, and no folders {', '.join(self.card.totals)}")
+        return self._reading(names, opened, str(place))
 
-    def missing(self, folder: Path) -> tuple[Original, ...]:
-        """The archive, unless its folders are there."""
-        return () if _unpacked(folder) is not None else super().missing(folder)
+    def _reading(self, names: Sequence[str], opened: Callable[[str], Path | bytes], where: str) -> Reading:
+        attributes = tuple(Attribute(name, values) for name, values in self.card.attributes.items())
+        classes, splits, origins = (attribute.values for attribute in attributes)
+        found = []
+        for name in names:
+            *_, split, label, file = ("", "", *name.split("/"))
+            origin = _ORIGIN.fullmatch(file)
+            if split not in splits or label not in classes or origin is None:
+                raise DataError(f"{where} is not CINIC-10: {shown(name)} is not PART/CLASS/FILE, or not named as its pictures are")
+            code = origins.index("imagenet" if origin[1] is None else f"cifar10-{origin[1]}")
+            found.append((splits.index(split), classes.index(label), file, code, name))
+        present = {"/".join(name.split("/")[-3:-1]) for name in names}
+        lacking = [f"{part}/{kind}" for part in splits for kind in classes if f"{part}/{kind}" not in present]
+        if lacking:
+            raise DataError(f"{where} is not CINIC-10: it holds no picture of {lacking[0]}")
+        found.sort()
+        codes = np.array([(label, split, origin) for split, label, _, origin, _ in found], dtype=np.uint8).T
 
+        def small(row: int) -> bytes:
+            data = opened(found[row][-1])
+            data = data if isinstance(data, bytes) else read_picture(data)
+            # The header of a PNG: its mark, the length and name of the first chunk, width and height.
+            if data[:8] != b"\x89PNG\r\n\x1a\n" or data[16:24] != (32).to_bytes(4, "big") * 2:
+                raise Refused("is not a PNG of 32 x 32 pixels")
+            return data
 
-def _unpacked(folder: Path) -> Path | None:
-    """The folder that holds the three parts, if there is one."""
-    return next((place for place in (folder, folder / FOLDER) if (place / SPLITS[0]).is_dir()), None)
+        images = decoder(small, self.size, lambda row: f"{where}: {found[row][-1]!r}")
+        shape = (self.size, self.size, 3)
+        dataset = AttributedDataset("cinic10", AttributeTable(attributes, codes), images, shape, from_files=True)
+        return Reading(dataset, {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)})
 
 
 def _is_picture(name: str) -> bool:
@@ -96,64 +95,9 @@ def _is_picture(name: str) -> bool:
     return name.lower().endswith(".png") and not name.rpartition("/")[2].startswith("._")
 
 
-def _in_archive(path: Path) -> tuple[list[str], Opened]:
-    """The pictures of the archive in the order of rows, and what gives the bytes of one."""
-    with open_archive(path) as archive:
-        packed = spooled(archive, _is_picture)
-    order = sorted(range(len(packed)), key=lambda i: _key(packed.names[i], str(path)))
-    return [packed.names[i] for i in order], lambda row: packed.bytes(order[row])
-
-
-def _in_folders(place: Path) -> tuple[list[str], Opened]:
-    """The pictures of the unpacked archive in the order of rows, and what gives the bytes of one."""
-    names = []
-    for folder in (f"{split}/{label}" for split in SPLITS for label in CLASSES):
-        try:
-            with os.scandir(place / folder) as entries:
-                names += [f"{folder}/{name}" for name in sorted(entry.name for entry in entries if _is_picture(entry.name))]
-        except OSError as error:
-            raise DataError(f"{place / folder} cannot be read: {error.strerror or error}") from None
-
-    def opened(row: int) -> bytes:
-        try:
-            return (place / names[row]).read_bytes()
-        except OSError as error:
-            raise Refused(f"cannot be read: {error.strerror or error}") from None
-
-    return names, opened
-
-
-def _key(name: str, where: str) -> tuple[int, int, str]:
-    """Where a picture stands in the order of rows: part, class and name of its file."""
-    *_, split, label, file = ("", "", *name.split("/"))
-    if split not in SPLITS or label not in CLASSES:
-        raise DataError(
-            f"{where} is not CINIC-10: its picture {shown(name)} is not in a folder of a class in one of {', '.join(SPLITS)}"
-        )
-    return SPLITS.index(split), CLASSES.index(label), file
-
-
-def _origin(file: str, where: str) -> int:
-    cifar = _CIFAR.fullmatch(file)
-    if cifar is None and _IMAGENET.fullmatch(file) is None:
-        raise DataError(f"{where} is not CINIC-10: the name of {shown(file)} is neither of CIFAR-10 nor of ImageNet")
-    return ORIGINS.index("imagenet") if cifar is None else ORIGINS.index(f"cifar10-{cifar[1]}")
-
-
-def _dataset(names: Sequence[str], opened: Opened, where: str, size: int) -> tuple[AttributedDataset, dict[str, int]]:
-    if not names:
-        raise DataError(f"{where} is not CINIC-10: it holds no pictures")
-    keys = [_key(name, where) for name in names]
-    codes = np.array([(label, split, _origin(file, where)) for split, label, file in keys], dtype=np.uint8).T
-    attributes = (Attribute("class", CLASSES), Attribute("split", SPLITS), Attribute("origin", ORIGINS))
-
-    def small(row: int) -> bytes:
-        data = opened(row)
-        # The header of a PNG: its mark, the length and name of the first chunk, width and height.
-        if data[:8] != _PNG or data[16:24] != SIDE.to_bytes(4, "big") * 2:
-            raise Refused(f"is not a PNG of {SIDE} x {SIDE} pixels")
-        return data
-
-    images = decoder(small, size, lambda row: f"{where}: {names[row]!r}")
-    data = AttributedDataset("cinic10", AttributeTable(attributes, codes), images, (size, size, 3), from_files=True)
-    return data, {split: int((codes[1] == i).sum()) for i, split in enumerate(SPLITS)}
+def read_picture(path: Path) -> bytes:
+    """The bytes of a picture's file. Raises `Refused` where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Refused(f"cannot be read: {error.strerror or error}") from None

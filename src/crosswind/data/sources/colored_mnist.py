@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.cards import Card, Original
+from crosswind.core.cards import Original, card_of
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
-from crosswind.core.registry import facts, register
+from crosswind.core.registry import register
 from crosswind.core.seeds import hash64, seed_of, stream
 from crosswind.core.types import digest
-from crosswind.data.archives.idx import idx_dataset, missing_idx
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Images
-from crosswind.data.sources.base import PreparedSource, Reading
-
-__all__ = ["ColoredMnist"]
+from crosswind.data.sources.base import PreparedSource, Reading, mnist_files
 
 COLORS = {
     "crimson": (220, 20, 60),
@@ -68,37 +65,15 @@ class ColoredMnist(PreparedSource):
 
     copy = "mnist"
     after = ("version", "paint", "channels", "seed")
-    card = Card(
-        attributes={
-            "digit": 10,
-            "color": "ten, dealt evenly whatever the digit; with version irm green and red",
-            "split": ("train", "test"),
-            "label": "with version irm: 0-4, 5-9, a quarter flipped",
-            "environment": "with version irm: 0.1, 0.2, 0.9",
-        },
-        totals={"train": 60_000, "test": 10_000},
-        shape="28 x 28 x 3; with version irm 14 x 14 x 2",
-        licence="CC BY-SA 3.0 (MNIST)",
-        citation="Arjovsky, Bottou, Gulrajani, Lopez-Paz, Invariant risk minimization, arXiv:1907.02893, 2019; "
-        "Kim et al., Learning not to learn, CVPR 2019; LeCun, Bottou, Bengio, Haffner, Proc. IEEE 86, 1998",
-        used={"ng2022": "target of networks trained on svhn (tables 2b, 10, 17, 25); ablations (figures 4, 5)"},
-        layout="yann.lecun.com/exdb/mnist (the idx format); github.com/facebookresearch/InvariantRiskMinimization for irm",
-        get="the four files of mnist; its prepared copy serves both",
-    )
+    card = card_of("colored-mnist")
 
     def originals(self) -> tuple[Original, ...]:
         """The four files of MNIST, as its card names them."""
-        card = facts("sources", "mnist").card
-        assert card is not None
-        return tuple(card.files)
+        return card_of("mnist").files
 
     def read(self, folder: Path) -> Reading:
         """The four files of MNIST in `folder`, each raw or gzip."""
-        return Reading(*idx_dataset(folder, "mnist", Attribute("digit", tuple("0123456789")), self.size))
-
-    def missing(self, folder: Path) -> tuple[Original, ...]:
-        """The originals that are in the folder neither packed nor unpacked."""
-        return missing_idx(self.originals(), folder)
+        return mnist_files(folder, "mnist", Attribute("digit", tuple("0123456789")), self.size)
 
     def load(self) -> AttributedDataset:
         """The data set of MNIST's copy in colour. Raises `InputError` for settings that do not fit, `DataError` for no copy."""

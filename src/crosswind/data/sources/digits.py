@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.cards import Card
+from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
@@ -22,8 +22,6 @@ from crosswind.core.types import digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
-
-__all__ = ["Digits", "dealt"]
 
 INKS = {"red": (220, 20, 40), "green": (0, 140, 60), "blue": (40, 70, 240)}
 BACKGROUNDS = {"white": (255, 255, 255), "yellow": (255, 210, 60), "black": (0, 0, 0)}
@@ -46,20 +44,7 @@ class Digits(Source):
     size: int = knob(32, domain="[8, 512]", doc="side of the picture in pixels")
     seed: int = knob(0, domain="[0, inf)", doc="deals ink, background and size to the rows")
 
-    card = Card(
-        attributes={
-            "digit": 10,
-            "ink": ("red", "green", "blue"),
-            "background": ("white", "yellow", "black"),
-            "size": ("small", "medium", "large"),
-        },
-        totals={"all": 1_797},
-        shape="32 x 32 x 3 by default, drawn from 8 x 8 grey levels",
-        licence="CC BY 4.0 (UCI); the file travels with scikit-learn (BSD 3-Clause)",
-        citation="Alpaydin, Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998",
-        layout="scikit-learn.org, datasets/data/digits.csv.gz (64 grey levels from 0 to 16 and the digit, a line each)",
-        get="nothing to get: scikit-learn, which Crosswind needs anyway, carries the file",
-    )
+    card = card_of("digits")
 
     def load(self) -> AttributedDataset:
         """The data set: 1,797 rows, images uint8 [size, size, 3]. Raises `DataError` where scikit-learn's file is not as it was."""

@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.cards import Card, Original
+from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
-from crosswind.data.archives.npz import Expected, header_of, read_arrays, rows_of_member
-from crosswind.data.archives.rows import StreamedRows
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.dsprites_renderer import Archive, drawn_covers
 from crosswind.data.sources.base import PreparedSource, Reading
-from crosswind.data.sprites import Archive, drawn_covers
-
-__all__ = ["DSprites"]
 
 SHAPES = ("square", "ellipse", "heart")
 SCALES = ("0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
@@ -33,7 +29,6 @@ OBJECT_COLORS = {"red": (255, 0, 0), "yellow": (255, 255, 0), "blue": (0, 0, 255
 BACKGROUND_COLORS = {"orange": (255, 153, 51), "green": (0, 153, 0), "purple": (102, 0, 255)}
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
-BLOCK = 1024  # rows of the archive that are unpacked at once
 
 Colors = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 Covers = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
@@ -62,34 +57,7 @@ class DSprites(PreparedSource):
     original: bool = knob(False, doc="read the prepared copy of the original archive; drawn where false")
 
     after = ("path", "size", "seed", "antialias", "original")
-    card = Card(
-        attributes={
-            "shape": ("square", "ellipse", "heart"),
-            "scale": ("0.5", "0.6", "0.7", "0.8", "0.9", "1.0"),
-            "orientation": 40,
-            "x": 32,
-            "y": 32,
-            "object_color": ("red", "yellow", "blue"),
-            "background_color": ("orange", "green", "purple"),
-        },
-        totals={"all": 737_280},
-        shape="64 x 64 x 1, coloured to 64 x 64 x 3",
-        licence="Apache-2.0",
-        citation="Matthey, Higgins, Hassabis, Lerchner, dSprites: Disentanglement testing Sprites dataset, 2017",
-        used={
-            "jeon2025": "label shape; object colour, background colour, size (tables 3, 6; figures 3, 4, 6)",
-            "wiles2022": "label shape; colour, there pure red, green and blue (figures 2-7, appendix B.3)",
-        },
-        layout="github.com/google-deepmind/dsprites-dataset (README)",
-        files=(
-            Original(
-                "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
-                "https://github.com/google-deepmind/dsprites-dataset/raw/master/dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
-                md5="7da33b31b13a06f4b04a70402ce90c2e",
-            ),
-        ),
-        drawn=True,
-    )
+    card = card_of("dsprites")
 
     def load(self) -> AttributedDataset:
         """The data set: 737,280 rows, images uint8 [size, size, 3].
@@ -115,6 +83,8 @@ class DSprites(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The archive of `folder`: `imgs` uint8 [n, 64, 64], 0 or 1, and `latents_classes` [n, 6]. Objects in it stay unread."""
+        from crosswind.data.archives.arrays import Expected, npz_rows, read_arrays
+
         path = folder / FILE
         latents = read_arrays(path, {"latents_classes": Expected("integers", (None, len(COUNTS) + 1))})["latents_classes"]
         for column, count in enumerate((1, *COUNTS)):
@@ -122,9 +92,7 @@ class DSprites(PreparedSource):
                 raise DataError(f"{path}: column {column} of 'latents_classes' is not whole numbers from 0 to {count - 1}")
         if len(np.unique(np.ravel_multi_index(tuple(latents[:, 1:].T), COUNTS))) < len(latents):
             raise DataError(f"{path} is not the dSprites archive: 'latents_classes' has two rows alike")
-        expected = Expected("uint8", (len(latents), 64, 64))
-        shape = header_of(path, "imgs", expected).shape
-        rows = StreamedRows(lambda: rows_of_member(path, "imgs", expected, BLOCK), shape, np.dtype(np.uint8), BLOCK)
+        rows = npz_rows(path, "imgs", Expected("uint8", (len(latents), 64, 64)))
 
         def images(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
             found: NDArray[np.uint8] = rows(asked)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.cards import Card
+from crosswind.core.cards import card_of
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
@@ -18,8 +18,6 @@ from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, Attribu
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
 from crosswind.data.tabular import attribute_table, has_column, read_table
-
-__all__ = ["Factors"]
 
 SPLIT = "split"
 
@@ -42,14 +40,7 @@ class Factors(Source):
     columns: list[str] | None = knob(None, doc="which columns of the file are attributes; all by default")
     title: str | None = knob(None, doc="name of the data set")
 
-    card = Card(
-        attributes={"any": "those of the grid, or the columns of the file"},
-        shape="no pictures",
-        licence="your own data",
-        used={"jeon2025": "the sizes of training sets (recipe jeon2025/sizes), counted without pictures"},
-        layout="CSV (UTF-8, commas, a first line of names) or Parquet, a row an example; see docs/getting-started.md",
-        get="write the grid into the study file, or give the path of your table",
-    )
+    card = card_of("factors")
 
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for a grid that is none, `DataError` for a file that cannot be used."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.cards import Card
-from crosswind.core.errors import CrosswindError, DataError, InputError, one_line, shown, unknown
+from crosswind.core.cards import card_of
+from crosswind.core.errors import CrosswindError, DataError, InputError, one_line, unknown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest, digest_arrays
+from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
-from crosswind.data.dataset import AttributedDataset
-from crosswind.data.decoding import IMAGE_ENDINGS, Refused, decoder
-from crosswind.data.sources.base import PreparedSource, Reading
+from crosswind.data.decoding import IMAGE_ENDINGS, Refused
+from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-__all__ = ["HuggingFace"]
 
 SPLIT = "split"
 
@@ -57,14 +54,7 @@ class HuggingFace(PreparedSource):
 
     own = ("path",)
     extra = "huggingface"
-    card = Card(
-        attributes={"any": "the columns of the data set"},
-        shape="64 x 64 x 3 by default",
-        licence="that of the data set",
-        citation="Lhoest et al., Datasets: A Community Library for Natural Language Processing, EMNLP 2021",
-        layout="huggingface.co/docs/datasets: save_to_disk, Parquet, Arrow, imagefolder",
-        get="give an id of the hub, which needs the network, or the path of an export",
-    )
+    card = card_of("huggingface")
 
     def read(self, folder: Path) -> Reading:
         """The chosen splits. Raises `InputError` for settings, `DataError` for what cannot be had or read."""
@@ -80,23 +70,21 @@ class HuggingFace(PreparedSource):
                 _has_column(parts, self.unit, "unit")
                 units = group_codes(texts(_frame(parts, self.unit), self.unit, name))
             bytes_of = np.concatenate([_sizes(part, image, f"{name}, {label}") for label, part in parts.items()])
-        told = {
-            "source": "huggingface",
-            "table": table.digest(),
-            "size": self.size,
-            "bytes": digest_arrays({"bytes": bytes_of}),
-            "units": None if units is None else digest_arrays({"units": units}),
-        }
         place = Path(name).expanduser().resolve() if self.path is not None else (name, self.config, self.revision)
         lengths = {label: len(part) for label, part in parts.items()}
-        dataset = AttributedDataset(
-            name=name.rstrip("/").rpartition("/")[2] or "huggingface",
-            table=table,
-            images=_images(parts, image, self.size, name),
-            image_shape=(self.size, self.size, 3),
+        opened, named = _images(parts, image, name)
+        dataset = from_files(
+            name.rstrip("/").rpartition("/")[2] or "huggingface",
+            table,
+            opened,
+            named,
+            self.size,
+            told={
+                "source": "huggingface",
+                "bytes": digest_arrays({"bytes": bytes_of}),
+                "units": None if units is None else digest_arrays({"units": units}),
+            },
             units=units,
-            fingerprint=digest(told),
-            from_files=True,
             origin=f"huggingface {place} {list(parts)}",
         )
         return Reading(dataset, lengths)
@@ -118,14 +106,7 @@ class HuggingFace(PreparedSource):
         found = (
             _from_hub(self.id, self.config, self.revision) if self.id is not None else _from_files(Path(name).expanduser(), name)
         )
-        if self.splits is not None and (not isinstance(self.splits, list) or not self.splits):
-            raise InputError("huggingface.splits", f"must be a list of splits, not {shown(self.splits)}", found)
-        chosen = list(found) if self.splits is None else self.splits
-        for place, split in enumerate(chosen):
-            if split not in found:
-                raise unknown("huggingface.splits", f"split of {name}", split, found)
-            if split in chosen[:place]:
-                raise InputError("huggingface.splits", f"names {split!r} twice")
+        chosen = list(found) if self.splits is None else names_chosen(self.splits, "huggingface.splits", "split", found)
         for split in chosen:
             if found[split].features != found[chosen[0]].features:
                 raise DataError(
@@ -161,14 +142,9 @@ class HuggingFace(PreparedSource):
                     "huggingface.columns", "no column has named classes; name those that are attributes", list(features)
                 )
         else:
-            if not isinstance(self.columns, list) or not self.columns:
-                raise InputError("huggingface.columns", f"must be a list of columns, not {shown(self.columns)}", list(features))
-            chosen = [_has_column(parts, column, "columns") for column in self.columns]
-            for place, column in enumerate(chosen):
-                if column in chosen[:place]:
-                    raise InputError("huggingface.columns", f"names {column!r} twice")
-                if column == image:
-                    raise InputError("huggingface.columns", f"{column!r} is the column of images")
+            chosen = names_chosen(self.columns, "huggingface.columns", "column", features)
+            if image in chosen:
+                raise InputError("huggingface.columns", f"{image!r} is the column of images")
         attributes, codes = [], []
         for column in chosen:
             attribute, column_codes = _attribute(parts, column, name)
@@ -330,7 +306,8 @@ def _sizes(part: Dataset, image: str, name: str) -> NDArray[np.int64]:
     return found
 
 
-def _images(parts: Mapping[str, Dataset], image: str, size: int, name: str) -> Any:
+def _images(parts: Mapping[str, Dataset], image: str, name: str) -> tuple[Callable[[int], Path | bytes], Callable[[int], str]]:
+    """What gives the image of a row, and what errors call it."""
     arrow = [part.select_columns([image]).with_format("arrow") for part in parts.values()]
     starts = np.cumsum([0, *(len(part) for part in arrow)])
     names = list(parts)
@@ -353,4 +330,4 @@ def _images(parts: Mapping[str, Dataset], image: str, size: int, name: str) -> A
         which, inside = place_of(row)
         return f"{name}, {names[which]}, row {inside + 1}: the image"
 
-    return decoder(opened, size, named)
+    return opened, named

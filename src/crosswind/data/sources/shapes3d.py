@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.cards import Card, Original
+from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest
-from crosswind.data.archives.npz import Expected
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.rooms import ORIENTATIONS, SCALES, SHAPES, drawn_rooms, hue_colors
+from crosswind.data.shapes3d_renderer import ORIENTATIONS, SCALES, SHAPES, drawn_rooms, hue_colors
 from crosswind.data.sources.base import PreparedSource, Reading
-
-__all__ = ["Shapes3D"]
 
 HUES = tuple(step / 10 for step in range(10))
 # How each factor's values are written in the file's labels, in the order of its columns.
@@ -53,34 +50,7 @@ class Shapes3D(PreparedSource):
     size: int = knob(64, domain="[16, 512]", doc="side of the drawn picture in pixels; the original's is 64")
 
     after = ("original", "size")
-    card = Card(
-        attributes={
-            "floor_hue": 10,
-            "wall_hue": 10,
-            "object_hue": 10,
-            "scale": ("0.75", "0.821", "0.893", "0.964", "1.036", "1.107", "1.179", "1.25"),
-            "shape": ("cube", "cylinder", "sphere", "capsule"),
-            "orientation": "15, -30 to 30 degrees",
-        },
-        totals={"all": 480_000},
-        shape="64 x 64 x 3",
-        licence="Apache-2.0",
-        citation="Burgess, Kim, 3D Shapes Dataset, 2018; used first in Kim, Mnih, Disentangling by Factorising, ICML 2018",
-        used={
-            "jeon2025": "label shape; object hue, wall hue, scale (tables 3, 6, 10; figures 3, 6, 9-14)",
-            "wiles2022": "label shape; colour (figures 2-7)",
-        },
-        layout="github.com/google-deepmind/3d-shapes (README and loading example)",
-        files=(
-            Original(
-                "3dshapes.h5",
-                "https://storage.googleapis.com/3d-shapes/3dshapes.h5",
-                267_573_662,
-                "0a0f6ed98baff276a50f3a081a7434d788da63cb135a98189b2a5b5769be1785",
-            ),
-        ),
-        drawn=True,
-    )
+    card = card_of("shapes3d")
 
     def load(self) -> AttributedDataset:
         """The data set: 480,000 rows, images uint8 [size, size, 3]. Raises `DataError` where the original is not prepared."""
@@ -99,10 +69,10 @@ class Shapes3D(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """3dshapes.h5 of `folder`: `images` uint8 [n, 64, 64, 3] and `labels` [n, 6], the factors' values. Needs h5py."""
-        from crosswind.data.archives.hdf5 import hdf5_rows, read_hdf5
+        from crosswind.data.archives.arrays import Expected, hdf5_rows, whole_hdf5
 
-        path = folder / FILE
-        labels = read_hdf5(path, "labels", Expected("floats", (None, len(FACTORS))))
+        path = self.trusted(folder / FILE, whole_hdf5)
+        labels = hdf5_rows(path, "labels", Expected("floats", (None, len(FACTORS)))).all()
         pictures = hdf5_rows(path, "images", Expected("uint8", (len(labels), 64, 64, 3)))
         codes = _codes(path, labels)
         if len(np.unique(np.ravel_multi_index(tuple(codes.astype(np.int64)), _counts()))) < len(labels):

@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.cards import Card, Original
+from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest
-from crosswind.data.archives.norb import find_norb, open_norb
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, resized
-from crosswind.data.sources.base import PreparedSource, Reading
-
-__all__ = ["SmallNORB"]
+from crosswind.data.sources.base import PreparedSource, Reading, original_file
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 INSTANCES, LIGHTINGS = 10, 6
@@ -60,79 +57,12 @@ class SmallNORB(PreparedSource):
     channels: int = knob(1, domain="{1, 3}", doc="1 for grey, 3 for grey in three equal channels")
 
     after = ("camera", "azimuth_offsets", "channels")
-    card = Card(
-        attributes={
-            "category": ("animal", "human", "airplane", "truck", "car"),
-            "instance": 10,
-            "elevation": "9, 30 to 70 degrees",
-            "azimuth": "18, 0 to 340 degrees",
-            "lighting": 6,
-            "camera": ("left", "right"),
-            "split": ("train", "test"),
-        },
-        totals={"train": 24_300, "test": 24_300},
-        shape="96 x 96 x 1, two pictures a row of the files",
-        licence="for research; may not be sold",
-        citation=(
-            "LeCun, Huang, Bottou, Learning Methods for Generic Object Recognition with Invariance to Pose and Lighting, CVPR 2004"
-        ),
-        used={
-            "jeon2025": "label category; azimuth, lighting, elevation; the official split (tables 3, 6; figures 3, 6)",
-            "wiles2022": "label category; azimuth (figures 2-7)",
-        },
-        layout="cs.nyu.edu/~ylclab/data/norb-v1.0-small (file formats)",
-        files=(
-            Original(
-                "smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat.gz",
-                "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat.gz",
-                131_896_188,
-                "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
-            ),
-            Original(
-                "smallnorb-5x46789x9x18x6x2x96x96-training-cat.mat.gz",
-                "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/smallnorb-5x46789x9x18x6x2x96x96-training-cat.mat.gz",
-                348,
-                "2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
-            ),
-            Original(
-                "smallnorb-5x46789x9x18x6x2x96x96-training-info.mat.gz",
-                "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/smallnorb-5x46789x9x18x6x2x96x96-training-info.mat.gz",
-                71_052,
-                "de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",
-            ),
-            Original(
-                "smallnorb-5x01235x9x18x6x2x96x96-testing-dat.mat.gz",
-                "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/smallnorb-5x01235x9x18x6x2x96x96-testing-dat.mat.gz",
-                130_799_817,
-                "cf7104eed3e51174d2f65b66d1e5878b9da233b886f161b0d88f4510ba2c7474",
-            ),
-            Original(
-                "smallnorb-5x01235x9x18x6x2x96x96-testing-cat.mat.gz",
-                "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/smallnorb-5x01235x9x18x6x2x96x96-testing-cat.mat.gz",
-                347,
-                "ecaf6d5bb8c3bc5eab9cf0258f6d2198dd474e016e374836fc097f2e5ff509ff",
-            ),
-            Original(
-                "smallnorb-5x01235x9x18x6x2x96x96-testing-info.mat.gz",
-                "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/smallnorb-5x01235x9x18x6x2x96x96-testing-info.mat.gz",
-                10_428,
-                "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
-            ),
-        ),
-    )
+    card = card_of("smallnorb")
 
     def load(self) -> AttributedDataset:
         """The data set of the prepared copy. Raises `InputError` for offsets that are none, `DataError` where there is no copy."""
         _offsets(self.azimuth_offsets)
         return super().load()
-
-    def missing(self, folder: Path) -> tuple[Original, ...]:
-        """The files that are there neither packed nor unpacked."""
-        return tuple(item for item in super().missing(folder) if not (folder / item.name.removesuffix(".gz")).exists())
-
-    def places(self, folder: Path) -> tuple[Path, ...]:
-        """The six files, in the form that is read."""
-        return tuple(find_norb(folder, item.name.removesuffix(".gz")) for item in self.originals())
 
     def read(self, folder: Path) -> Reading:
         """The six matrices of `folder`, each raw or gzip: two rows a pair, the left camera's first; the training part first."""
@@ -190,15 +120,13 @@ def _attributes() -> tuple[Attribute, ...]:
 
 def _part(folder: Path, stem: str, instances: tuple[int, ...]) -> tuple[NDArray[np.int64], Any]:
     """Codes of category, instance, elevation, azimuth and lighting of one part, int64 [5, n], and its pictures by row."""
-    file = find_norb(folder, f"{stem}-cat.mat")
-    category = open_norb(file, "int32", (None,)).read().astype(np.int64)
+    from crosswind.data.archives.arrays import Expected, open_matrix
+
+    file, info_file, pictures_file = (original_file(folder, f"{stem}-{kind}.mat") for kind in ("cat", "info", "dat"))
+    category = open_matrix(file, Expected("int32", (None,))).read().astype(np.int64)
     n = len(category)
-    info_file, pictures_file = (find_norb(folder, f"{stem}-{kind}.mat") for kind in ("info", "dat"))
-    info = open_norb(info_file, "int32", (None, 4)).read().astype(np.int64)
-    pictures = open_norb(pictures_file, "uint8", (None, len(CAMERAS), SIDE, SIDE))
-    for place, count in ((info_file, len(info)), (pictures_file, pictures.shape[0])):
-        if count != n:
-            raise DataError(f"{place} has {count:,} rows and {file.name} {n:,}")
+    info = open_matrix(info_file, Expected("int32", (n, 4))).read().astype(np.int64)
+    pictures = open_matrix(pictures_file, Expected("uint8", (n, len(CAMERAS), SIDE, SIDE)), most=1 << 40)
     instance, elevation, azimuth, lighting = info.T
     checks = (
         (file, "category", category, range(len(CATEGORIES))),

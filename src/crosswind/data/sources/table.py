@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crosswind.core.cards import Card
+from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest, digest_arrays
-from crosswind.data.dataset import AttributedDataset
-from crosswind.data.decoding import decoder, named_files
-from crosswind.data.sources.base import PreparedSource, Reading
+from crosswind.core.types import digest_arrays
+from crosswind.data.decoding import named_files
+from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
 if TYPE_CHECKING:
     from polars import DataFrame
-
-__all__ = ["Table"]
 
 
 @register("table", kind="source")
@@ -51,13 +48,7 @@ class Table(PreparedSource):
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
 
     own = ("path", "images")
-    card = Card(
-        attributes={"any": "the columns of the table"},
-        shape="64 x 64 x 3 by default",
-        licence="your own data",
-        layout="CSV (UTF-8, commas, a first line of names) or Parquet, a row an image; its path under a folder in a column",
-        get="give the path of your table and the folder of your images",
-    )
+    card = card_of("table")
 
     def read(self, folder: Path) -> Reading:
         """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder of images hold."""
@@ -73,22 +64,19 @@ class Table(PreparedSource):
         table = attribute_table(rows, self._attributes(rows), self.path)
         names = texts(rows, self.path_column, self.path).to_list()
         files = [_inside(name, self.path_column, row, self.path) for row, name in enumerate(names)]
-        bytes_of = _sizes(top, files, self.path, self.images)
-        told = {
-            "source": "table",
-            "table": table.digest(),
-            "size": self.size,
-            "files": digest_arrays({"names": np.frombuffer("\x1f".join(files).encode(), np.uint8), "bytes": np.array(bytes_of)}),
-            "units": None if units is None else digest_arrays({"units": units}),
-        }
-        dataset = AttributedDataset(
-            name=Path(self.path).stem,
-            table=table,
-            images=decoder(lambda row: top / files[row], self.size, lambda row: f"{self.path}, row {row + 1}: {files[row]!r}"),
-            image_shape=(self.size, self.size, 3),
+        listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
+        dataset = from_files(
+            Path(self.path).stem,
+            table,
+            lambda row: top / files[row],
+            lambda row: f"{self.path}, row {row + 1}: {files[row]!r}",
+            self.size,
+            told={
+                "source": "table",
+                "files": digest_arrays({"names": listed, "bytes": np.array(_sizes(top, files, self.path, self.images))}),
+                "units": None if units is None else digest_arrays({"units": units}),
+            },
             units=units,
-            fingerprint=digest(told),
-            from_files=True,
             **named_files(top, files),
         )
         return Reading(dataset, {"all": len(files)})
@@ -99,11 +87,7 @@ class Table(PreparedSource):
             if not chosen:
                 raise DataError(f"{self.path} has no column of attributes beside {self.path_column!r}")
             return chosen
-        if not isinstance(self.columns, list) or not self.columns:
-            raise InputError("table.columns", f"must be a list of columns, not {self.columns!r}", rows.columns)
-        for i, name in enumerate(self.columns):
-            if name in self.columns[:i]:
-                raise InputError("table.columns", f"names {name!r} twice")
+        names_chosen(self.columns, "table.columns", "column")
         return [has_column(rows, name, self.path, "table.columns") for name in self.columns]
 
 
@@ -119,33 +103,18 @@ def _inside(name: str, column: str, row: int, path: str) -> str:
 
 def _sizes(folder: Path, files: Sequence[str], path: str, shown: str) -> list[int]:
     """Bytes of each file; `DataError` for the first row whose file is missing, is no file or is empty."""
-    # One look at each folder says most; a name that it does not list may still be a file where case does not count.
-    listed: dict[str, dict[str, int]] = {}
     found = []
     for row, name in enumerate(files):
-        place, _, leaf = name.rpartition("/")
-        if place not in listed:
-            listed[place] = _listing(folder / place)
-        size = listed[place].get(leaf, 0)
-        if size:
-            found.append(size)
-            continue
+        problem = ""
         try:
-            entry = os.stat(folder / name)
+            entry = os.stat(f"{folder}/{name}")
+            if not stat.S_ISREG(entry.st_mode):
+                problem = f"{name!r} in {shown!r} is not a file"
+            elif not entry.st_size:
+                problem = f"the file {name!r} in {shown!r} is empty"
         except (OSError, ValueError):
-            raise DataError(f"{path}, row {row + 1}: there is no file {name!r} in {shown!r}") from None
-        if not stat.S_ISREG(entry.st_mode):
-            raise DataError(f"{path}, row {row + 1}: {name!r} in {shown!r} is not a file")
-        if not entry.st_size:
-            raise DataError(f"{path}, row {row + 1}: the file {name!r} in {shown!r} is empty")
+            problem = f"there is no file {name!r} in {shown!r}"
+        if problem:
+            raise DataError(f"{path}, row {row + 1}: {problem}")
         found.append(entry.st_size)
     return found
-
-
-def _listing(folder: Path) -> dict[str, int]:
-    """Bytes of the files of one folder by name, links followed; nothing for a folder that cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    except (OSError, ValueError):
-        return {}

@@ -2,7 +2,7 @@
 
 from crosswind.shifts.audit.findings import FORMAT, KINDS, LEVEL, SIZES, STATUSES, AttributeAudit, Audit, Value, Verdict
 from crosswind.shifts.audit.measures import Interval
-from crosswind.shifts.audit.run import audit
+from crosswind.shifts.audit.verdicts import audit
 
 __all__ = [
     "FORMAT",

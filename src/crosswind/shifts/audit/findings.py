@@ -1,14 +1,14 @@
-"""What an audit hands back: numbers and verdicts, as frozen values and as plain values for JSON."""
+"""The result of an audit: numbers and verdicts, as frozen values, as plain values for JSON and as a table for people."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, is_dataclass
 from typing import Any, final
 
+from crosswind.core.errors import one_line
 from crosswind.shifts.audit.measures import Interval
-
-__all__ = ["FORMAT", "KINDS", "LEAST", "LEVEL", "SIZES", "STATUSES", "AttributeAudit", "Audit", "Value", "Verdict"]
 
 FORMAT = 1
 """The number of the JSON form; it changes when a name in it changes or goes."""
@@ -20,6 +20,7 @@ LEAST = {"spurious correlation": 0.1, "low-data drift": 0.05, "unseen values": 0
 """The smallest effects that are called a shift, however many rows there are."""
 LEVEL = 0.01
 """The chance that an audit of two tables of one law names any shift at all."""
+WIDTH = 118
 
 
 @final
@@ -128,8 +129,6 @@ class Audit:
         }
 
     def __str__(self) -> str:
-        from crosswind.shifts.audit.words import audit_text
-
         return audit_text(self)
 
 
@@ -137,35 +136,63 @@ def _column(item: AttributeAudit, is_label: bool) -> dict[str, Any]:
     return {
         "name": item.name,
         "role": "label" if is_label else "attribute",
-        "cramers_v": {"train": item.v_train, "target": item.v_target, "difference": _interval(item.v_difference)},
-        "total_variation": _interval(item.variation),
-        "unseen": {"values": list(item.unseen), "share": _interval(item.unseen_share)},
-        "values": [
-            {
-                "name": value.name,
-                "train_rows": value.train_rows,
-                "target_rows": value.target_rows,
-                "train_share": value.train_share,
-                "target_share": value.target_share,
-                "ratio": _interval(value.ratio),
-            }
-            for value in item.values
-        ],
-        "verdicts": [
-            {
-                "kind": verdict.kind,
-                "status": verdict.status,
-                "words": verdict.words,
-                "effect": _interval(verdict.effect),
-                "p": verdict.p,
-                "follows_from": list(verdict.follows_from),
-            }
-            for verdict in item.verdicts
-        ],
+        "cramers_v": {"train": item.v_train, "target": item.v_target, "difference": _plain(item.v_difference)},
+        "total_variation": _plain(item.variation),
+        "unseen": {"values": list(item.unseen), "share": _plain(item.unseen_share)},
+        "values": [_plain(value) for value in item.values],
+        "verdicts": [_plain(verdict) for verdict in item.verdicts],
     }
 
 
-def _interval(found: Interval | None) -> dict[str, float | None] | None:
-    if found is None:
-        return None
-    return {name: value if math.isfinite(value) else None for name, value in vars(found).items()}
+def _plain(found: Any) -> Any:
+    """Frozen values as maps, tuples as lists, and null for numbers that are not finite."""
+    if is_dataclass(found):
+        return {name: _plain(value) for name, value in vars(found).items()}
+    if isinstance(found, tuple):
+        return list(found)
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def audit_text(audit: Audit) -> str:
+    """The table for people: a line a column, then the sentences that matter."""
+    label = repr(audit.label_name) if audit.label is not None else f"{audit.label_name!r}, which the target lacks"
+    lines = [f"{audit.train_rows:,} training and {audit.target_rows:,} target rows, label {label}", ""]
+    heads = ["", "spurious correlation", "low-data drift", "unseen values"]
+    rows = [heads, *([one_line(item.name, 30), *_cells(item)] for item in audit.columns)]
+    widths = [max(len(row[place]) for row in rows) for place in range(4)]
+    lines += ["  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    titles = {
+        "shift": "Shifts",
+        "follows": "What follows from others and is no shift of its own",
+        "cannot tell": "What cannot be told",
+    }
+    kinds = KINDS if audit.label is not None else KINDS[1:]  # without a label no correlation can be told, once for all
+    said = [(item, verdict) for item in audit.columns for verdict in item.verdicts]
+    for status, title in titles.items():
+        found = [
+            (item.name, verdict) for kind in kinds for item, verdict in said if (verdict.kind, verdict.status) == (kind, status)
+        ]
+        if found:
+            lines += ["", title]
+        for name, verdict in found:
+            lines += _wrapped(f"{one_line(name, 60)}, {verdict.kind}: {verdict.words}")
+    if audit.skipped:
+        lines += ["", "Left out"]
+        lines += [line for name, reason in audit.skipped for line in _wrapped(f"{one_line(name, 60)}: {reason}")]
+    if audit.notes:
+        lines += ["", "Notes"]
+        lines += [line for note in audit.notes for line in _wrapped(note)]
+    return "\n".join(lines)
+
+
+def _cells(item: AttributeAudit) -> list[str]:
+    out = ["(the label)"] if len(item.verdicts) == 2 else []
+    for verdict in item.verdicts:
+        status = verdict.status.upper() if verdict.status == "shift" else verdict.status
+        measure = {"spurious correlation": "V {:+.2f}", "unseen values": "{:.1%}"}.get(verdict.kind, "TV {:.2f}")
+        out.append(f"{status}  {measure.format(verdict.effect.value)}" if verdict.effect is not None else status)
+    return out
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(one_line(text), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)

@@ -12,20 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.shifts.audit.model import log_tail
-
-__all__ = [
-    "Interval",
-    "cramers_v",
-    "homogeneity",
-    "ratio_intervals",
-    "redrawn",
-    "rule_of_three",
-    "share_interval",
-    "total_variation",
-    "variation_interval",
-    "v_interval",
-]
+from crosswind.shifts.audit.loglinear import log_tail
 
 Floats = NDArray[np.float64]
 

@@ -20,13 +20,11 @@ from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.tabular import MISSING, read_table
-from crosswind.shifts.audit.pooling import Column
+from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
-
-__all__ = ["Tables", "read_tables", "split_tables"]
 
 NO_VALUE = "(missing)"
 BINS = 10

@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InternalError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
-from crosswind.shifts.split.deal import ROLES, Deal
+from crosswind.shifts.split.assign_roles import Deal
+from crosswind.shifts.split.plan import ROLES
 from crosswind.shifts.split.rows import Drawn, Part, RowSet
 from crosswind.shifts.split.sampling import Grouping
-
-__all__ = ["check_set"]
 
 _NO_ROLE = len(ROLES)
 
@@ -23,18 +22,16 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
     Made and checked once for a deal. Raises `InternalError` where a row is in two roles or twice in one, a unit's rows are in two,
     or the index of cells contradicts the table.
     """
-    found: NDArray[np.int32] | None = deal.kept.get("places")
-    if found is not None:
-        return found
+    if "places" in deal.kept:
+        kept: NDArray[np.int32] = deal.kept["places"]
+        return kept
     roles = np.full(len(deal.index.codes), _NO_ROLE, dtype=np.int64)
     for place, role in enumerate(ROLES):
         rows = deal.pool(role).rows()
-        if (roles[rows] != _NO_ROLE).any():
-            raise InternalError(f"the deal of roles gives the role {role} rows that have a role already")
         before = np.count_nonzero(roles != _NO_ROLE)
         roles[rows] = place
         if np.count_nonzero(roles != _NO_ROLE) != before + len(rows):
-            raise InternalError(f"the deal of roles gives the role {role} rows twice")
+            raise InternalError(f"the deal of roles gives the role {role} a row twice, or one that has a role already")
     if (units := dataset.units) is not None:
         order = np.argsort(units, kind="stable")
         same = units[order[1:]] == units[order[:-1]]
@@ -42,9 +39,8 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
             raise InternalError("the deal of roles gives a unit two roles")
     if not np.array_equal(_cells_of(deal.index.cells, dataset, deal.index.n_values, slice(None)), deal.index.codes):
         raise InternalError("the index of cells has rows in other cells than the table")
-    found = (deal.index.codes.astype(np.int64) * 4 + roles).astype(np.int32)  # there are at most 20 million cells
-    deal.kept["places"] = found
-    return found
+    made = deal.kept["places"] = (deal.index.codes.astype(np.int64) * 4 + roles).astype(np.int32)  # at most 20 million cells
+    return made
 
 
 def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Grouping, noisy: bool) -> None:
@@ -82,9 +78,8 @@ def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Groupi
         raise fault(f"has rows that {wrong}")
     if not own and not np.array_equal(_cells_of(cells, part.dataset, values, base), home):
         raise fault("has rows that lie in other cells than they were drawn for")
-    if not np.array_equal(part.classes[table.column(cells.label.name)[base]], made.true_label):
-        raise fault("has labels that are not the table's")
-    if not (noisy or made.label is made.true_label):
+    true = part.classes[table.column(cells.label.name)[base]]
+    if not np.array_equal(true, made.true_label) or not (noisy or made.label is made.true_label):
         raise fault("has labels that are not the table's")
     full = drawn.cell * values if mode == "visits" else drawn.cell
     if not np.array_equal(made.label * groups.size + groups.of_cell[full], made.group):

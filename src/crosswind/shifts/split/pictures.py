@@ -11,21 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
 from crosswind.data.dataset import AttributedDataset
-
-__all__ = ["FREE", "apart", "held", "joined_units", "refused", "roles_elsewhere", "share"]
 
 FREE = 255
 """The role of a row whose picture no other data set holds."""
 _TEST, _VALIDATION, _TRAIN, _UNUSED = range(4)
 
 Ints = NDArray[np.int64]
-Roles = NDArray[np.uint8]
+RoleOf = NDArray[np.uint8]
 
 
 def joined_units(dataset: AttributedDataset) -> Ints | None:
-    """Units int64 [n] that never hold a picture apart: the data set's, those with a picture in common made one.
+    """Units int64 [n] that never hold a picture apart: the data set's own, those with a picture in common made one.
 
     None where no two of them have one, so that they (or rows) are dealt as they are. A joined unit has the number of its least.
     Found once for a data set, by a sort of its names.
@@ -33,20 +30,19 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
     key = "joined units"
     if key not in dataset.cache:
         names = [each for each in (dataset.originals, dataset.contents) if each is not None]
-        dataset.cache[key] = _joined(_own(dataset), names) if any(_repeats(each) for each in names) else None
-    found: Ints | None = dataset.cache[key]
-    return found
+        repeated = any(len(np.unique(each)) < len(each) for each in names)
+        dataset.cache[key] = _joined(_own(dataset), names) if repeated else None
+    joined: Ints | None = dataset.cache[key]
+    return joined
 
 
-def apart(units: Ints, dataset: AttributedDataset, part: Roles, read: Sequence[int]) -> tuple[Ints, int]:
+def apart(units: Ints, dataset: AttributedDataset, part: RoleOf, read: Sequence[int]) -> tuple[Ints, int]:
     """Joined units cut by the parts of an official split, int64 [n], and how many of them that cuts.
 
     `part`: the official role of each row; `read`: those whose rows the study reads, which alone count.
     """
     _, unit_of = np.unique(units, return_inverse=True)
-    there = np.zeros(int(unit_of.max()) + 1, dtype=np.uint8)
-    np.bitwise_or.at(there, unit_of, np.uint8(1) << part)
-    there &= sum(1 << role for role in set(read))
+    there = _in_any_row(unit_of, np.uint8(1) << part) & sum(1 << role for role in set(read))
     _, group = np.unique(unit_of * 4 + part, return_inverse=True)
     return _least(group, _own(dataset)), int(((there & (there - 1)) > 0).sum())
 
@@ -56,7 +52,7 @@ def share(one: AttributedDataset, other: AttributedDataset) -> bool:
     return any(np.isin(theirs, ours).any() for theirs, ours in _names(one, other))
 
 
-def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[AttributedDataset, Roles]]) -> Roles:
+def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[AttributedDataset, RoleOf]]) -> RoleOf:
     """The role that each row's picture has in data sets that were dealt before: uint8 [n], `FREE` where none holds it.
 
     `dealt`: data sets and the role of each of their rows. A picture of a unit (see `joined_units`) counts for all its rows. A unit
@@ -66,32 +62,29 @@ def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[Attributed
     for other, roles in dealt:
         held_as |= held(dataset, other, roles)
     units = joined_units(dataset)
-    if units is None:
-        units = dataset.units
+    units = dataset.units if units is None else units
     if units is not None:
         _, unit_of = np.unique(units, return_inverse=True)
-        whole = np.zeros(int(unit_of.max()) + 1, dtype=np.uint8)
-        np.bitwise_or.at(whole, unit_of, held_as)
-        held_as = whole[unit_of]
+        held_as = _in_any_row(unit_of, held_as)[unit_of]
     role_of = np.full(8, _UNUSED, dtype=np.uint8)
     role_of[0], role_of[1 << _TEST], role_of[1 << _VALIDATION] = FREE, _TEST, _VALIDATION
     return role_of[held_as]
 
 
-def held(dataset: AttributedDataset, other: AttributedDataset, roles: Roles) -> Roles:
+def held(dataset: AttributedDataset, other: AttributedDataset, roles: RoleOf) -> RoleOf:
     """For each row the roles that its picture has in `other`, uint8 [n]: bit 0 test, 1 validation, 2 training."""
-    found = np.zeros(dataset.n_base, dtype=np.uint8)
+    held_as = np.zeros(dataset.n_base, dtype=np.uint8)
     for ours, theirs in _names(dataset, other):
         for role in (_TEST, _VALIDATION, _TRAIN):
-            found |= np.isin(ours, theirs[roles == role]).astype(np.uint8) << role
-    return found
+            held_as |= np.isin(ours, theirs[roles == role]).astype(np.uint8) << role
+    return held_as
 
 
-def refused(name: str, does: str, number: int, which: str) -> InputError:
-    """The error for pictures that the official split of a data set keeps from being dealt apart."""
-    many = f"{number:,} picture{'s' if number != 1 else ''}"
-    way_out = "leave rows out (keep), or say overlap: allowed"
-    return InputError("overlap", f"the official split of {name!r} {does} {many} {which}; {way_out}")
+def _in_any_row(unit_of: Ints, bits: RoleOf) -> RoleOf:
+    """The bits of all rows of each unit."""
+    out = np.zeros(int(unit_of.max()) + 1, dtype=np.uint8)
+    np.bitwise_or.at(out, unit_of, bits)
+    return out
 
 
 def _own(dataset: AttributedDataset) -> Ints:
@@ -105,11 +98,6 @@ def _names(one: AttributedDataset, other: AttributedDataset) -> Iterator[tuple[N
         yield ours, theirs
     if one.contents is not None and other.contents is not None:
         yield one.contents, other.contents
-
-
-def _repeats(names: NDArray[Any]) -> bool:
-    ordered = np.sort(names)
-    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
@@ -133,5 +121,5 @@ def _least(group: Ints, units: Ints) -> Ints:
     """For each row the least unit of its group."""
     out = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(out, group, units)
-    found: Ints = out[group]
-    return found
+    least: Ints = out[group]
+    return least

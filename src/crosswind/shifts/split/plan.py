@@ -1,23 +1,74 @@
-"""What a split is made of: the plan of a study's sets, as plain frozen values."""
+"""The plan of a split: roles of rows, the named sets, and the conditions, as frozen values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, final
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.shifts.base import All, Shift, exact, parse_shift
-from crosswind.shifts.draw import ALL_ROWS, DatasetSize, Draw, parse_draw
+from crosswind.shifts.base import All, Shift, exact
+from crosswind.shifts.draw import ALL_ROWS, DatasetSize, Draw
 from crosswind.shifts.noise import LabelNoise
-from crosswind.shifts.split.deal import ROLES, Roles
 
-__all__ = ["LAWS", "SetPlan", "SplitPlan", "default_sets", "parse_sampler", "parse_sets"]
-
+ROLES = ("test", "validation", "train")
 LAWS = ("train", "without-supplements", "unseen")
 """What a set may name instead of a shift: the law of training, its weights alone, or the cells that training leaves out."""
 OVERLAPS = ("refused", "allowed")
 SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
+
+
+@final
+@dataclass(frozen=True)
+class Roles:
+    """Which rows may test, validate and train, in each finest cell of label and attributes, by hash(unit id, split seed).
+
+    `test` rows come first: a whole number of rows a cell, or a share in (0, 1) of all rows, spread so that its total is right. None
+    is a fifth, or every official test row. Then `validation`: rows a cell, or a share of what remains, rounded up in each cell as
+    long as one row stays for training. The rest may train. Shares are exact: "1/3" is a third, 0.3333333333333333 a little less.
+    `official`: the source's own split instead, {"column": name, "train": values, "test": values, "validation": values}. Without
+    validation values, validation rows are taken from the training rows; `test` and `validation` then take a part of each.
+    Raises `InputError` on `roles`.
+    """
+
+    test: int | float | str | None = None
+    validation: int | float | str = 0.2
+    official: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.test is not None:
+            quota(self.test, "roles.test")
+        quota(self.validation, "roles.validation")
+        if self.official is None:
+            return
+        known = ["column", "train", "validation", "test"]
+        if not isinstance(self.official, Mapping):
+            raise InputError("roles.official", f"must be a map, not {self.official!r}", known)
+        for name in self.official:
+            if name not in known:
+                raise unknown(f"roles.official.{name}", "setting of the official split", name, known)
+        for name in ("column", "train", "test"):
+            if self.official.get(name) is None:
+                raise InputError(f"roles.official.{name}", "an official split needs its column, train values and test values")
+
+    @property
+    def validation_share(self) -> Fraction | None:
+        """The share of validation rows in training and validation together, where it is a share."""
+        share = quota(self.validation, "roles.validation")
+        return share if isinstance(share, Fraction) else None
+
+
+def quota(value: object, field: str) -> int | Fraction:
+    """A whole number of rows a cell, or an exact share in (0, 1). Raises `InputError`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0:
+            raise InputError(field, f"must be at least 0 rows a cell, not {value}")
+        return value
+    share = exact(value, field, 0, 1)
+    if not 0 < share < 1:
+        raise InputError(field, f"must be a whole number of rows a cell or a share between 0 and 1, not {value!r}")
+    return share
 
 
 @final
@@ -48,16 +99,6 @@ class SetPlan:
     draw: Draw | None = None
     source: str | None = None
     labels: Mapping[str, Any] | None = None
-
-    def describe(self) -> dict[str, Any]:
-        """The set as plain values, which `parse_sets` reads back."""
-        return {
-            "role": self.role,
-            "law": self.law if isinstance(self.law, str) else self.law.describe(),
-            "draw": None if self.draw is None else self.draw.describe(),
-            "source": self.source,
-            "labels": None if self.labels is None else dict(self.labels),
-        }
 
 
 def default_sets() -> dict[str, SetPlan]:
@@ -96,62 +137,6 @@ class SplitPlan:
     def __post_init__(self) -> None:
         if self.overlap not in OVERLAPS:
             raise unknown("overlap", "overlap", self.overlap, OVERLAPS)
-
-    def describe(self) -> dict[str, Any]:
-        """The plan as plain values for JSON."""
-        return {
-            "label": self.label,
-            "attributes": list(self.attributes),
-            "shift": self.shift.describe(),
-            "draw": self.draw.describe(),
-            "roles": self.roles.describe(),
-            "sets": {name: plan.describe() for name, plan in self.sets.items()},
-            "groups": None if self.groups is None else list(self.groups),
-            "environments": None if self.environments is None else list(self.environments),
-            "label_noise": None if self.label_noise is None else self.label_noise.describe(),
-            "dataset_size": None if self.dataset_size is None else self.dataset_size.rows,
-            "sampler": self.sampler if isinstance(self.sampler, str) else dict(self.sampler),
-            "split_seed": self.split_seed,
-            "overlap": self.overlap,
-        }
-
-
-def parse_sets(spec: Any, field: str = "sets") -> dict[str, SetPlan]:
-    """The sets that plain values name, {name: {"role", "law", "draw", "source", "labels"}}; null is the default.
-
-    Raises `InputError`. A set named "validation" or "test" has that role where it names none.
-    """
-    if spec is None:
-        return default_sets()
-    if not isinstance(spec, Mapping):
-        raise InputError(field, f"must be a map from name to set, not {spec!r}")
-    return {str(name): _parse_set(str(name), given, f"{field}.{name}") for name, given in spec.items()}
-
-
-def _parse_set(name: str, spec: Any, field: str) -> SetPlan:
-    if isinstance(spec, SetPlan):
-        return spec
-    known = ["role", "law", "draw", "source", "labels"]
-    if not isinstance(spec, Mapping):
-        raise InputError(field, f"must be a map, not {spec!r}", known)
-    for key in spec:
-        if key not in known:
-            raise unknown(f"{field}.{key}", "setting of a set", key, known)
-    role = spec.get("role", name if name in ROLES else None)
-    if role is None:
-        role = next((candidate for candidate in ("validation", "test") if name.endswith(f"-{candidate}")), None)
-    if role not in ROLES:
-        raise unknown(f"{field}.role", "role", role, ROLES) if role else InputError(f"{field}.role", "a set needs its role", ROLES)
-    law = spec.get("law", "train" if name == "validation" else None)
-    if law not in LAWS:
-        law = parse_shift(law, f"{field}.law")
-    labels, source = spec.get("labels"), spec.get("source")
-    if labels is not None and not isinstance(labels, Mapping):
-        raise InputError(f"{field}.labels", f"must be a map from the source's classes to ours, not {labels!r}")
-    if source is not None and not isinstance(source, str):
-        raise InputError(f"{field}.source", f"must be the name of a data set, not {source!r}")
-    draw = None if spec.get("draw") is None else parse_draw(spec["draw"], f"{field}.draw")
-    return SetPlan(role, law, draw, source, labels)
 
 
 def parse_sampler(spec: Any, field: str = "sampler") -> str | dict[str, float]:

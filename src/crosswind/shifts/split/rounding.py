@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
 
-__all__ = ["controlled_rounding", "margin_excess", "rounded_up", "whole"]
-
 _NEAR = 1e-7  # expectations are sums of products in floating point: this far from a whole number is that whole number
 _LABEL_FIRST = 1000.0  # what a misplaced row of the label's margin costs, against 1 in the other margins
 
 Counts = NDArray[np.int64]
 Expected = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
+Margin = NDArray[np.float64]
+Bound = tuple[Margin, Margin]
 
 
 def rounded_up(counts: Counts, share: Fraction) -> Counts:
@@ -37,24 +37,13 @@ def rounded_up(counts: Counts, share: Fraction) -> Counts:
     return np.array(shares, dtype=np.int64)[place].reshape(counts.shape)
 
 
-def whole(expected: Expected) -> Counts | None:
-    """The expectations as whole numbers, or None where one of them is not."""
-    near = np.rint(expected)
-    return near.astype(np.int64) if (np.abs(expected - near) <= _near(expected)).all() else None
-
-
-def _near(expected: Expected) -> float:
-    """How far from a whole number an expectation may be to count as one: so little that over all cells no row is lost."""
-    return min(_NEAR, 0.25 / max(expected.size, 1))
-
-
 def controlled_rounding(expected: Expected, seed: int, total: int | None = None) -> Counts:
     """Whole numbers for the expectations, int64 of the same shape; ties are broken by `seed`.
 
     `expected`: float64 >= 0, axis 0 the label. `total`: their sum rounded up or down, default to the nearest. Common cases cost
     a fraction of a millisecond at 1,000 cells; what local repair cannot settle is solved as an integer programme.
     """
-    near = _near(expected)
+    near = min(_NEAR, 0.25 / max(expected.size, 1))  # so little that over all cells no row is lost
     base = np.floor(expected + near)
     part = expected - base
     part[part < near] = 0.0
@@ -65,34 +54,24 @@ def controlled_rounding(expected: Expected, seed: int, total: int | None = None)
     if not 0 <= extra <= free.size:
         raise ValueError(f"{expected.sum()} rows cannot be rounded to {total}")
     counts = base.astype(np.int64)
-    if extra == 0:
-        return counts
-    if extra == free.size:
-        counts.flat[free] += 1
+    if extra in (0, free.size):
+        counts.flat[free] += extra > 0
         return counts
     generator = stream(seed, "controlled rounding")
     chosen = _even_product(part, free, extra, generator)
-    if chosen is None:
-        chosen = _general(part, free, extra, generator)
-    counts += chosen
-    return counts
+    return counts + (_general(part, free, extra, generator) if chosen is None else chosen)
 
 
-def margin_excess(counts: Counts, expected: Expected) -> list[int]:
-    """How many rows each axis has out of place: counts of its values beyond the whole numbers around their expectation."""
-    return [int(_beyond(_margin(counts, axis), *_bounds(expected, axis)).sum()) for axis in range(expected.ndim)]
-
-
-def _margin(values: NDArray[np.generic], axis: int) -> NDArray[np.float64]:
+def _margin(values: NDArray[np.generic], axis: int) -> Margin:
     return values.sum(axis=tuple(other for other in range(values.ndim) if other != axis), dtype=np.float64)
 
 
-def _bounds(expected: Expected, axis: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _bounds(expected: Expected, axis: int) -> Bound:
     margin = _margin(expected, axis)
     return np.floor(margin + _NEAR), np.ceil(margin - _NEAR)
 
 
-def _beyond(margin: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float64]:
+def _beyond(margin: Margin, low: Margin, high: Margin) -> Margin:
     return np.maximum(low - margin, 0) + np.maximum(margin - high, 0)
 
 
@@ -166,13 +145,7 @@ def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.G
 
 
 def _move_along(
-    chosen: Chosen,
-    part: Expected,
-    axis: int,
-    margin: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    generator: np.random.Generator,
+    chosen: Chosen, part: Expected, axis: int, margin: Margin, low: Margin, high: Margin, generator: np.random.Generator
 ) -> bool:
     """Even out one axis by moving rows between its values with all other values kept, so that no other margin changes.
 
@@ -227,12 +200,7 @@ def _best_move(
     return found
 
 
-def _exchange(
-    chosen: Chosen,
-    free: Chosen,
-    bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
-    generator: np.random.Generator,
-) -> None:
+def _exchange(chosen: Chosen, free: Chosen, bounds: list[Bound], generator: np.random.Generator) -> None:
     """Swap a chosen cell for a free one, both anywhere, as long as that brings margins nearer; at most 64 swaps."""
     for _ in range(64):
         ins = generator.permutation(np.argwhere(chosen))[:200]
@@ -256,12 +224,7 @@ def _exchange(
         chosen[tuple(outs[enter])] = True
 
 
-def _programme(
-    part: Expected,
-    extra: int,
-    bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
-    generator: np.random.Generator,
-) -> Chosen:
+def _programme(part: Expected, extra: int, bounds: list[Bound], generator: np.random.Generator) -> Chosen:
     """The choice with the fewest rows out of place, as an integer programme (rarely needed: local repair failed)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array

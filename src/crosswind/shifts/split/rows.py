@@ -1,4 +1,4 @@
-"""Rows from numbers of rows, and the values that a split is handed on as."""
+"""Rows drawn by the numbers of each cell, and the values that a split is handed on as."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from crosswind.core.seeds import hash64, permuted
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import Cells
-from crosswind.shifts.split.allot import Allotment
-from crosswind.shifts.split.deal import Pool
-
-__all__ = ["Drawn", "Part", "RowSet", "Split", "draw_rows"]
+from crosswind.shifts.base import Cells, NormalForm
+from crosswind.shifts.split.assign_roles import Pool
+from crosswind.shifts.split.cell_counts import Allotment, visit_laws
 
 Ints = NDArray[np.int64]
 
@@ -191,3 +189,9 @@ def _entries(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     origin, cell = np.nonzero(counts)
     home = cell // values if mode in ("fixed", "each") else cell
     return origin, cell, counts[origin, cell], before[origin, cell], home
+
+
+def visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:
+    """The probability of each value of the derived attribute at a visit of each row, float64 [n, values]."""
+    law = visit_laws(form).reshape(1 + len(form.supplements), -1, values)[drawn.origin, drawn.cell]
+    return law / law.sum(axis=1, keepdims=True)

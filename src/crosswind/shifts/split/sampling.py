@@ -15,8 +15,6 @@ from crosswind.data.attributes import Attribute
 from crosswind.shifts.base import Cells, NormalForm
 from crosswind.shifts.split.plan import parse_sampler
 
-__all__ = ["Grouping", "default_attributes", "grouping", "sampling_weights"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

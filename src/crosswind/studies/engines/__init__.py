@@ -6,39 +6,60 @@ An engine takes tasks and yields events; it knows nothing of stores, plans or de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
-
-__all__ = ["Engine", "Event", "Task"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run to execute. Paths are text, so that a task is JSON.
+    """One job to execute, and those that follow it. Paths are text, so that a task is JSON.
 
-    `folder`: where the run writes its files; `checkpoint`: the file of what it needs to go on, in a folder of its own; `bases`: the
-    artifact folders of the runs it needs, by key; `limit`: seconds that it may take, None for no limit; `profile`: where a trace of
-    the run goes, a path without its suffix, None for no trace.
+    `folder`: where the job writes its files; `checkpoint`: the file of what it needs to go on, in a folder of its own; `needed`:
+    the folders of the jobs it needs, by key; `limit`: seconds that it may take, None for no limit; `profile`: where a trace of it
+    goes, a path without its suffix, None for no trace; `following`: jobs that are done right after it, in their order, each in a
+    folder beside its own.
     """
 
     key: str
+    kind: str
     spec: Mapping[str, Any]
     folder: str
     checkpoint: str
-    bases: Mapping[str, str] = field(default_factory=dict)
+    needed: Mapping[str, str] = field(default_factory=dict)
     limit: float | None = None
     profile: str | None = None
+    following: Sequence[Task] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job works, as it is told: `key`, and `needs`, the keys of what it needs.
+
+    `folder` takes its files, `checkpoint` its resumable state, `report` its progress. `needed`: the folders of `needs`. `profile`:
+    where a trace goes, a path without its suffix. `held`: what jobs done just before in this process left for those that follow.
+    """
+
+    key: str
+    needs: tuple[str, ...]
+    folder: Path
+    checkpoint: Path
+    report: Callable[[dict[str, Any]], None]
+    needed: Mapping[str, Path] = field(default_factory=dict)
+    profile: Path | None = None
+    held: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to the run `key`.
+    """What happened to the job `key`.
 
-    `finished` (with `result`), `failed` (an exception, or the time limit: not tried again at once), `lost` (its worker died, or
-    there was no memory: worth another try), `fault` (an `InternalError`: the study stops), `progress` (with `result`, what the run
-    reported). `seconds`: since its start. `cause`: of `failed` and `lost`, what of the machine stopped the run, a key of
-    `crosswind.studies.causes.CAUSES`, or "" where the run did it itself.
+    `finished` (with `result`, and in its `following` those of the jobs that followed, by key), `failed` (an exception, or the time
+    limit: not tried again at once), `lost` (its worker died, or there was no memory: worth another try), `fault` (an
+    `InternalError`: the study stops), `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`: of
+    `failed` and `lost`, what of the machine stopped the run, a key of `crosswind.studies.causes.CAUSES`, or "" where the run did it
+    itself.
     """
 
     key: str

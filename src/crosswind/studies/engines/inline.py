@@ -13,8 +13,6 @@ from crosswind.studies.artifacts import plain_json
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import perform
 
-__all__ = ["Inline"]
-
 
 @final
 class Inline:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from typing import IO, final
+from typing import IO, Literal, final
 
 from crosswind.core.errors import one_line
 from crosswind.core.registry import MODULES_VARIABLE
@@ -29,8 +29,6 @@ from crosswind.studies.causes import cause_of, cause_of_signal
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.training.settings import WORKER_VARIABLE
-
-__all__ = ["Pool"]
 
 START_SECONDS = 120.0
 OUTPUT_BYTES = 16_384
@@ -145,22 +143,21 @@ class Pool:
         return [event]
 
     def _ended(self, worker: _Worker) -> list[Event]:
-        key, seconds = worker.key, worker.seconds
+        lost = worker.event("lost")
         reason, detail, cause = worker.last_words()
         self._busy.remove(worker)
-        return [Event(key, "lost", reason=reason, detail=detail, seconds=seconds, worker=worker.name, cause=cause)]
+        return [dataclasses.replace(lost, reason=reason, detail=detail, cause=cause)]
 
     def _overdue(self, worker: _Worker) -> list[Event]:
         if time.monotonic() < worker.deadline:
             return []
-        key, seconds, limit = worker.key, worker.seconds, worker.limit
+        if worker.is_ready:
+            event = worker.event("failed", f"time limit: the run took more than {worker.limit:g} seconds")
+        else:
+            event = worker.event("lost", f"its worker did not start within {START_SECONDS:g} seconds", "system")
         self._busy.remove(worker)
         worker.end()
-        if not worker.is_ready:
-            reason = f"its worker did not start within {START_SECONDS:g} seconds"
-            return [Event(key, "lost", reason=reason, worker=worker.name, cause="system")]
-        reason = f"time limit: the run took more than {limit:g} seconds"
-        return [Event(key, "failed", reason=reason, seconds=seconds, worker=worker.name)]
+        return [event]
 
 
 class _Worker:
@@ -207,6 +204,10 @@ class _Worker:
     def seconds(self) -> float:
         """Seconds since the task was taken."""
         return time.monotonic() - self._since
+
+    def event(self, kind: Literal["failed", "lost"], reason: str = "", cause: str = "") -> Event:
+        """The end of the task now."""
+        return Event(self.key, kind, reason=reason, seconds=self.seconds, worker=self.name, cause=cause)
 
     def take(self, task: Task) -> bool:
         """Send the task; False when the worker is dead."""

@@ -29,57 +29,31 @@ from crosswind.core.errors import CrosswindError, InternalError, RunError, one_l
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
 from crosswind.studies.causes import cause_of
+from crosswind.studies.engines import Place
 
-__all__ = ["ONE_THREAD", "load_job", "main", "one_thread", "perform"]
-
-_THREAD_COUNTS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "POLARS_MAX_THREADS",
-)
-ONE_THREAD = dict.fromkeys(_THREAD_COUNTS, "1")
+_LIBRARIES = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
+ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 """The environment that makes libraries use one thread when they are imported."""
 
 REPORT_SECONDS = 0.25
 DETAIL_CHARACTERS = 8000
 
-Job = Callable[..., Mapping[str, Any]]
-
-
-def load_job(name: str) -> Job:
-    """The function that `package.module:function` names. Raises `RunError`."""
-    module, _, function = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise RunError(f"the job {name} cannot be loaded: {error}") from error
-
 
 def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Execute one task and return its event as plain values; never raises an `Exception`.
 
-    The job is called as `job(spec, folder, checkpoint, report)`, with `bases` (a map from key to folder) where the run needs
-    others, and `profile` (a path) where a trace of it is asked for. `folder` is new and empty; `checkpoint` is the path of a file,
-    in a folder of its own that keeps what an earlier try left.
+    The function is called as `job(kind, spec, place)`. Its folder is new and empty. Its checkpoint is the path of a file in a
+    folder of its own, which keeps what an earlier try left. Jobs that follow are done after it; if one fails, all have failed.
     """
     started = time.perf_counter()
-    folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
     out: dict[str, Any] = {"key": task["key"]}
+    held: dict[str, Any] = {}
     try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        more: dict[str, Any] = {"bases": {key: Path(path) for key, path in task["bases"].items()}} if task["bases"] else {}
-        if task.get("profile"):
-            more["profile"] = Path(task["profile"])
         with one_thread():
-            result = load_job(job)(task["spec"], folder, checkpoint, report, **more)
-        # Read back while they are in memory still: it is what was written that the checksums are of.
-        out |= {"kind": "finished", "result": {**_checked(result), "files": listing(folder)}}
-        sync_tree(folder)
+            call = _function(job)
+            result = _done(call, task, report, held)
+            followed = {item["key"]: _done(call, item, report, held) for item in task["following"]}
+        out |= {"kind": "finished", "result": {**result, "following": followed}}
     except InternalError as error:
         out |= {"kind": "fault", "reason": str(error), "detail": traceback.format_exc()[-DETAIL_CHARACTERS:]}
     except Exception as error:
@@ -91,6 +65,23 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
     except SystemExit as error:
         out |= {"kind": "failed", "reason": f"the run called exit ({error.code})"}
     return out | {"seconds": time.perf_counter() - started}
+
+
+def _done(
+    call: Callable[..., Any], task: Mapping[str, Any], report: Callable[[dict[str, Any]], None], held: dict[str, Any]
+) -> dict[str, Any]:
+    """The result of one job, whose files are on the disk, with their checksums."""
+    folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    needed = {key: Path(path) for key, path in task["needed"].items()}
+    profile = None if task["profile"] is None else Path(task["profile"])
+    result = call(task["kind"], task["spec"], Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held))
+    # Read back while they are in memory still: it is what was written that the checksums are of.
+    checked = {**_checked(result), "files": listing(folder)}
+    sync_tree(folder)
+    return checked
 
 
 @contextlib.contextmanager
@@ -132,7 +123,7 @@ def main(arguments: list[str]) -> int:
         try:
             task = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
-            return 0
+            return 0  # the driver has closed the socket
         event = perform(job, task, _reporter(connection, task["key"]))
         sys.stdout.flush()
         connection.send_bytes(json.dumps(event).encode())
@@ -150,6 +141,14 @@ def _reporter(connection: Connection, key: str) -> Callable[[dict[str, Any]], No
             connection.send_bytes(json.dumps({"kind": "progress", "key": key, "result": plain}).encode())
 
     return report
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise RunError(f"the job {name} cannot be loaded: {error}") from error
 
 
 def _checked(result: Any) -> dict[str, Any]:
@@ -183,14 +182,8 @@ def _end_with(parent: int, lifeline: int) -> None:
             os._exit(1)
 
     def watch() -> None:
-        while True:
-            try:
-                if not os.read(lifeline, 1):
-                    break
-            except InterruptedError:
-                continue
-            except OSError:
-                break
+        with contextlib.suppress(OSError):
+            os.read(lifeline, 1)  # nobody writes: it returns when the other end is closed
         os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(1)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()

@@ -1,21 +1,19 @@
-"""What the corruptions share: severity, the two tables of constants, and the file that ImageNet-C was kept in."""
+"""What the corruptions share: severity, the two tables of constants, and the JPEG files that ImageNet-C was kept in."""
 
 from __future__ import annotations
 
+import io
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from crosswind.core.knobs import knob
 from crosswind.transforms.base import Transform
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = ["SMALL_BELOW", "Corruption"]
+from crosswind.transforms.layout import on_device, planes
 
 SMALL_BELOW = 64  # pixels a side: smaller images take the constants made for CIFAR-10
 
@@ -34,22 +32,40 @@ class Corruption(Transform):
         None, domain="[1, 95]", doc="compress the result as ImageNet-C's files were (85 there), null: leave it as it is in memory"
     )
 
-    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("severity", (1, 2, 3, 4, 5))
+    strengths = ("severity", (1, 2, 3, 4, 5))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """The corrupted images, compressed if `jpeg_quality` says so."""
-        out = self.corrupted(x, keys)
-        if self.jpeg_quality is not None:
-            from crosswind.transforms.corruptions.compression import through_jpeg
-
-            out = through_jpeg(out, self.jpeg_quality)
-        return out
+        out = self._corrupted(planes(x), keys)
+        return out if self.jpeg_quality is None else through_jpeg(out, self.jpeg_quality)
 
     @abstractmethod
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """The corrupted images of uint8 ones [n, c, h, w], n > 0: a new uint8 tensor."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """The corrupted images, new, of uint8 ones [n, c, h, w] that lie by planes, n > 0."""
 
-    def constant(self, imagenet: tuple[T, T, T, T, T], cifar: tuple[T, T, T, T, T], x: Tensor) -> T:
-        """The entry of the table that fits the images, at this severity."""
-        small = min(x.shape[2:]) < SMALL_BELOW if self.constants == "auto" else self.constants == "cifar"
-        return (cifar if small else imagenet)[self.severity - 1]
+    def constant(self, tables: tuple[tuple[T, T, T, T, T], tuple[T, T, T, T, T]], x: Tensor) -> T:
+        """The entry for this severity of the table, ImageNet's or CIFAR's, that fits the images."""
+        return tables[self._is_small(x)][self.severity - 1]
+
+    def _is_small(self, x: Tensor) -> bool:
+        return min(x.shape[2:]) < SMALL_BELOW if self.constants == "auto" else self.constants == "cifar"
+
+
+class FixedCorruption(Corruption):
+    """A corruption that draws nothing."""
+
+    random = False
+
+
+def through_jpeg(x: Tensor, quality: int) -> Tensor:
+    """Images uint8 [n, c, h, w] as they come out of JPEG files of this `quality` (1 to 95; Pillow, 4:2:0), one by one."""
+    from PIL import Image
+
+    pixels = x.permute(0, 2, 3, 1).cpu().numpy()
+    out = np.empty_like(pixels)
+    for i, image in enumerate(pixels):
+        file = io.BytesIO()
+        Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(file, "JPEG", quality=quality)
+        with Image.open(file) as read:
+            out[i] = np.asarray(read).reshape(image.shape)
+    return on_device(out, x.device).permute(0, 3, 1, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,11 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.core.registry import register
-from crosswind.transforms.corruptions.base import Corruption
-from crosswind.transforms.corruptions.compression import through_jpeg
-from crosswind.transforms.layout import on_device
-
-__all__ = ["Brightness", "Contrast", "Jpeg", "Pixelate", "Saturate"]
+from crosswind.transforms.corruptions.base import FixedCorruption, through_jpeg
+from crosswind.transforms.layout import on_device, parts
 
 BRIGHTER = ((0.1, 0.2, 0.3, 0.4, 0.5), (0.05, 0.1, 0.15, 0.2, 0.3))
 LEFT = ((0.4, 0.3, 0.2, 0.1, 0.05), (0.75, 0.5, 0.4, 0.3, 0.15))
@@ -28,29 +24,24 @@ QUALITY = ((25, 18, 15, 10, 7), (80, 65, 58, 50, 40))
 SCALE = ((0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65))
 
 BITS = 22  # below a grey level in fixed point: 255 levels take 8 bits, one is left for the sign
-CHUNK = 400_000  # values at a time: the integers of a chunk stay in the cache
 
 
 @register("brightness", kind="transform")
 @dataclass(frozen=True)
-class Brightness(Corruption):
+class Brightness(FixedCorruption):
     """A constant added to the value V of hue, saturation and value, cut at 1.
 
     The constant is 0.1, 0.2, 0.3, 0.4 or 0.5 at severity 1 to 5 (`constants` imagenet), or 0.05, 0.1, 0.15, 0.2, 0.3 (cifar). V is
-    the largest of the three channels; hue and saturation stay, so every channel grows by the same factor as V, and black becomes
-    grey. This is computed in whole numbers, without going to hue and back: it differs from the original's floats by one grey level
-    where the exact result is a whole number, which floats may just miss. A grey image (1 channel) gets the constant itself.
-    As in ImageNet-C, values are cut to whole grey levels downwards. Nothing is random.
+    the largest channel. Hue and saturation stay, so every channel grows by the same factor as V, and black becomes grey. A grey
+    image (1 channel) gets the constant itself. Values are cut to whole grey levels downwards. In whole numbers throughout: where
+    the exact result is whole, the original's floats may lie one level below. Nothing is random.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        factor = on_device(_brightness_table(self.constant(*BRIGHTER, x)), x.device)
-        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part in _parts(x):
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        factor = on_device(_brightness_table(self.constant(BRIGHTER, x)), x.device)
+        out = torch.empty_like(x)
+        for part in parts(x, 0.5):
             pixels = x[part].to(torch.int32)
             # Where all channels are 0 each counts as 1, so that black has a factor too.
             value = pixels.amax(1, keepdim=True) if pixels.shape[1] == 3 else pixels.clone()
@@ -62,25 +53,22 @@ class Brightness(Corruption):
 
 @register("contrast", kind="transform")
 @dataclass(frozen=True)
-class Contrast(Corruption):
+class Contrast(FixedCorruption):
     """Every channel drawn towards its own mean over the image.
 
     0.4, 0.3, 0.2, 0.1 or 0.05 of the difference is left at severity 1 to 5 (`constants` imagenet), or 0.75, 0.5, 0.4, 0.3, 0.15
-    (cifar). As in ImageNet-C, values are cut to whole grey levels downwards; where the exact value is a whole number it stays that
-    one, which the original's floats may just miss. Nothing is random.
+    (cifar). Values are cut to whole grey levels downwards; a whole one stays, which the original's floats may just miss. Nothing is
+    random.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        left = self.constant(*LEFT, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        left = self.constant(LEFT, x)
         size = x.shape[2] * x.shape[3]
         # Sums of whole numbers are exact in any order, as long as they stay below 2 to the 24th in float32.
         kind = torch.float32 if size * 255 < 1 << 24 else torch.float64
-        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part in _parts(x):
+        out = torch.empty_like(x)
+        for part in parts(x, 0.5):
             pixels = x[part].to(kind)
             kept = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).to(kind)
             out[part] = pixels.mul_(left).add_(kept)
@@ -89,26 +77,23 @@ class Contrast(Corruption):
 
 @register("saturate", kind="transform")
 @dataclass(frozen=True)
-class Saturate(Corruption):
+class Saturate(FixedCorruption):
     """Saturation S of hue, saturation and value made a S + b, cut at 1.
 
     (a, b) is (0.3, 0), (0.1, 0), (2, 0), (5, 0.1) or (20, 0.2) at severity 1 to 5 (`constants` imagenet), or (0.3, 0), (0.1, 0),
-    (1.5, 0), (2, 0.1), (2.5, 0.2) (cifar). V, the largest channel, and the hue stay, so the distance of a channel from V grows by
-    one factor for each pixel; whole numbers, as in `brightness`. A grey pixel has the hue of red: b > 0 makes it reddish, as in
-    the original. An image of 1 channel stays as it is. Values are cut to whole grey levels downwards. Nothing is random.
+    (1.5, 0), (2, 0.1), (2.5, 0.2) (cifar). V, the largest channel, and the hue stay, so the distances of a pixel's channels from V
+    grow by one factor; whole numbers, as in `brightness`. As in the original a grey pixel has the hue of red: b > 0 makes it
+    reddish. An image of 1 channel stays as it is. Values are cut to whole grey levels downwards. Nothing is random.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         if x.shape[1] == 1:
             return x.clone()
-        factor, added = self.constant(*SATURATION, x)
+        factor, added = self.constant(SATURATION, x)
         table = on_device(_saturation_table(factor, added), x.device)
-        x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        for part in _parts(x):
+        out = torch.empty_like(x)
+        for part in parts(x, 0.5):
             pixels = x[part].to(torch.int32)
             low, high = pixels.amin(1, keepdim=True), pixels.amax(1, keepdim=True)
             grown = table.index_select(0, low.add_(high, alpha=256).view(-1)).view_as(high)
@@ -122,29 +107,25 @@ class Saturate(Corruption):
 
 @register("pixelate", kind="transform")
 @dataclass(frozen=True)
-class Pixelate(Corruption):
+class Pixelate(FixedCorruption):
     """Images made smaller by the means of boxes, and as large as before by repeating pixels.
 
-    The scale is 0.6, 0.5, 0.4, 0.3 or 0.25 at severity 1 to 5 (`constants` imagenet), or 0.95, 0.9, 0.85, 0.75, 0.65 (cifar), and
-    the smaller side a whole number of pixels, cut downwards and at least 1. The same numbers as Pillow's resize with BOX there and
-    back: a box has whole pixels with equal weights, and each of the two directions rounds to a whole grey level. Lines come first
-    here, as in Pillow for all but some tall images, where the order may cost a grey level of rounding. Nothing is random.
+    The scale is 0.6, 0.5, 0.4, 0.3 or 0.25 at severity 1 to 5 (`constants` imagenet), or 0.95, 0.9, 0.85, 0.75, 0.65 (cifar); the
+    small sides are cut to whole pixels, at least 1. The levels are those of Pillow's resize with BOX there and back, except that
+    Pillow takes the columns of some tall images first, which may cost a level of rounding. Nothing is random.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        scale = self.constant(*SCALE, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        scale = self.constant(SCALE, x)
         size = (x.shape[2], x.shape[3])
         smaller = (max(1, int(size[0] * scale)), max(1, int(size[1] * scale)))
-        return torch.cat([_resized(_resized(x[part], smaller), size) for part in _parts(x)])
+        return torch.cat([_resized(_resized(x[part], smaller), size) for part in parts(x, 0.5)])
 
 
 @register("jpeg", kind="transform")
 @dataclass(frozen=True)
-class Jpeg(Corruption):
+class Jpeg(FixedCorruption):
     """JPEG compression, by Pillow with 4:2:0 colours, image by image.
 
     The quality is 25, 18, 15, 10 or 7 at severity 1 to 5 (`constants` imagenet), or 80, 65, 58, 50, 40 (cifar). An image of
@@ -152,16 +133,8 @@ class Jpeg(Corruption):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    random: ClassVar[bool] = False
-
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        return through_jpeg(x, self.constant(*QUALITY, x))
-
-
-def _parts(x: Tensor) -> list[slice]:
-    step = max(1, CHUNK // x[0].numel())
-    return [slice(start, start + step) for start in range(0, len(x), step)]
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        return through_jpeg(x, self.constant(QUALITY, x))
 
 
 @cache

@@ -12,11 +12,9 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.base import Corruption
-from crosswind.transforms.corruptions.fields import ONE, smoothed
+from crosswind.transforms.corruptions.filters import ONE, smoothed
 from crosswind.transforms.draws import bits16
-from crosswind.transforms.layout import on_device
-
-__all__ = ["Elastic", "affine_maps"]
+from crosswind.transforms.layout import on_device, parts
 
 # How far pixels are moved, over how many pixels the displacement is smoothed, how far the corners of the affine map move: in sides.
 WARP = (
@@ -24,7 +22,6 @@ WARP = (
     ((0.0, 0.0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
 )
 SLIP = 244 / 224  # the original wrote 244 where it meant the side of 224; its numbers are kept
-CHUNK = 40_000  # pixels at a time: the integers of a chunk stay in the cache
 FIELD = 21  # bits of a channel: three of them are one 64-bit word, and one multiplication serves all
 PLACE_BITS = 8  # below a pixel
 
@@ -34,30 +31,26 @@ PLACE_BITS = 8  # below a pixel
 class Elastic(Corruption):
     """A random affine map, then a random displacement that is smoothed by a normal density: two bilinear resamplings.
 
-    With the image's shorter side as the unit, the displacement is a uniform number in [-1, 1] at every pixel, smoothed with a
-    standard deviation of 0.7, 0.08, 0.01, 0.01 or 0.01, times 2, 2, 0.05, 0.07 or 0.12, and three points of the affine map move
-    by a uniform number of up to 0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224,
-    as in the original); for cifar the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03,
-    0.1, 0.03) in this order. Beyond the edges the image is mirrored. An image with a side under three pixels stays as it is.
-    Whole numbers throughout: places to 1/256 of a pixel, values between the resamplings to 1/8 of a grey level; the result is cut
-    to whole grey levels downwards, as in ImageNet-C.
+    The unit is the image's shorter side. The displacement of a pixel is uniform in [-1, 1], smoothed with a standard deviation of
+    0.7, 0.08, 0.01, 0.01 or 0.01, times 2, 2, 0.05, 0.07 or 0.12. Three points of the affine map move by a uniform number of up to
+    0.1, 0.2, 0.02, 0.02 or 0.02 at severity 1 to 5 (`constants` imagenet; all of it times 244 / 224, as in the original). For cifar
+    the three are (0, 0, 0.08), (0.2, 0.05, 0.07), (0.06, 0.08, 0.06), (0.04, 0.1, 0.05), (0.03, 0.1, 0.03). Beyond the edges the
+    image is mirrored; one with a side under three pixels stays as it is. Places are whole numbers of 1/256 pixel, values between
+    the resamplings of 1/8 of a grey level; the result is cut to whole levels downwards.
     Deviations: in images that are not square the original mixes up the two coordinates of the affine map's centre; here it is the
     middle. The PyPI package imagecorruptions leaves the affine map out and has other constants.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019;
     Simard, Steinkraus and Platt, Best Practices for Convolutional Neural Networks, ICDAR 2003.
     """
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         _, channels, height, width = x.shape
         if min(height, width) < 3:
             return x.clone()
-        unit = min(height, width) * (SLIP if self.constant((True,) * 5, (False,) * 5, x) else 1.0)
-        far, smooth, corner = (part * unit for part in self.constant(*WARP, x))
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (height * width))
-        for start in range(0, len(x), step):
-            part = slice(start, start + step)
+        unit = min(height, width) * (1.0 if self._is_small(x) else SLIP)
+        far, smooth, corner = (share * unit for share in self.constant(WARP, x))
+        out = torch.empty_like(x)
+        for part in parts(x[:, :1], 5):
             maps = affine_maps(keys[part], height, width, corner)
             packed = _resampled(_pack(x[part]), *_affine_places(maps, height, width, x.device))
             if far:

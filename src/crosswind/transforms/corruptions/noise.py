@@ -14,19 +14,12 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.draws import bits16, normal_quantiles
-from crosswind.transforms.layout import laid_out_as, on_device, planes
+from crosswind.transforms.layout import on_device, parts
 
-__all__ = ["GaussianNoise", "ImpulseNoise", "ShotNoise", "SpeckleNoise", "shot_counts"]
-
-IMAGENET_SD = (0.08, 0.12, 0.18, 0.26, 0.38)
-CIFAR_SD = (0.04, 0.06, 0.08, 0.09, 0.10)
-IMAGENET_RATE = (60, 25, 12, 5, 3)
-CIFAR_RATE = (500, 250, 100, 75, 50)
-IMAGENET_AMOUNT = (0.03, 0.06, 0.09, 0.17, 0.27)
-CIFAR_AMOUNT = (0.01, 0.02, 0.03, 0.05, 0.07)
-IMAGENET_SPECKLE = (0.15, 0.2, 0.35, 0.45, 0.6)
-CIFAR_SPECKLE = (0.06, 0.1, 0.12, 0.16, 0.2)
-CHUNK = 200_000  # pixels at a time: the integers of a chunk stay in the cache
+SD = ((0.08, 0.12, 0.18, 0.26, 0.38), (0.04, 0.06, 0.08, 0.09, 0.10))
+RATE = ((60, 25, 12, 5, 3), (500, 250, 100, 75, 50))
+AMOUNT = ((0.03, 0.06, 0.09, 0.17, 0.27), (0.01, 0.02, 0.03, 0.05, 0.07))
+SPECKLE = ((0.15, 0.2, 0.35, 0.45, 0.6), (0.06, 0.1, 0.12, 0.16, 0.2))
 FINE = 20  # bits below the grey level of speckle noise: 255 x (1 + 4.33 x 0.6) x 2**20 fits 31 bits
 
 
@@ -34,20 +27,14 @@ FINE = 20  # bits below the grey level of speckle noise: 255 x (1 + 4.33 x 0.6) 
 class _Noise(Corruption):
     """Noise that takes one 16-bit number for every value of a pixel."""
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        n, *shape = x.shape
-        pixels = int(np.prod(shape))
-        flat = planes(x)
-        out = torch.empty_like(flat)
-        step = max(1, CHUNK // pixels)
-        for start in range(0, n, step):
-            part = slice(start, start + step)
-            out[part] = self.noisy(flat[part], bits16(keys[part], pixels, x.device).view(-1, *shape))
-        return laid_out_as(out, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        out = torch.empty_like(x)
+        for part in parts(x):
+            out[part] = self._noisy(x[part], bits16(keys[part], x[0].numel(), x.device).view(-1, *x.shape[1:]))
+        return out
 
     @abstractmethod
-    def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
+    def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Images in [0, 255], any integer dtype, of uint8 ones and uniform numbers in [0, 65536), int32, of the same shape."""
 
 
@@ -62,9 +49,9 @@ class GaussianNoise(_Noise):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Fixed point, 16 bits below the grey level: a sum of integers is the same on every device."""
-        table = on_device(normal_quantiles(self.constant(IMAGENET_SD, CIFAR_SD, x) * 255 * 65536), x.device)
+    def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
+        # Fixed point, 16 bits below the grey level: a sum of integers is the same on every device.
+        table = on_device(normal_quantiles(self.constant(SD, x) * 255 * 65536), x.device)
         noise = table.index_select(0, drawn.view(-1)).view(x.shape)
         return noise.add_(x, alpha=1 << 16).clamp_(0, 255 << 16).bitwise_right_shift_(16)
 
@@ -79,9 +66,9 @@ class ShotNoise(_Noise):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Walker's alias method: a column by the upper 8 bits, the column's own level or its other one by the lower 8."""
-        table = on_device(_shot_table(self.constant(IMAGENET_RATE, CIFAR_RATE, x)), x.device)
+    def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
+        # Walker's alias method: a column by the upper 8 bits, the column's own level or its other one by the lower 8.
+        table = on_device(_shot_table(self.constant(RATE, x)), x.device)
         column = drawn >> 8
         entry = table.index_select(0, (column + (x.to(torch.int32) << 8)).view(-1)).view(x.shape)
         own = drawn.bitwise_and_(255) < (entry >> 8)
@@ -98,9 +85,9 @@ class ImpulseNoise(_Noise):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The lowest numbers are pepper, the highest salt."""
-        half = round(self.constant(IMAGENET_AMOUNT, CIFAR_AMOUNT, x) * 32768)
+    def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
+        # The lowest numbers are pepper, the highest salt.
+        half = round(self.constant(AMOUNT, x) * 32768)
         # Masks of bytes, 0 or (being 0 - 1) 255: a quarter of the time of filling by masks.
         stays = (drawn >= half).view(torch.uint8).neg_()
         salt = (drawn >= 65536 - half).view(torch.uint8).neg_()
@@ -117,9 +104,9 @@ class SpeckleNoise(_Noise):
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    def noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """A product of integers: the value and a factor in fixed point."""
-        table = on_device(_speckle_factors(self.constant(IMAGENET_SPECKLE, CIFAR_SPECKLE, x)), x.device)
+    def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
+        # A product of integers: the value and a factor in fixed point.
+        table = on_device(_speckle_factors(self.constant(SPECKLE, x)), x.device)
         return (table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x)).clamp_(0, 255 << FINE).bitwise_right_shift_(FINE)
 
 

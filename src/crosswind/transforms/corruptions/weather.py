@@ -15,13 +15,11 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64
 from crosswind.transforms.corruptions.base import Corruption
-from crosswind.transforms.corruptions.fields import ONE, stretched
-from crosswind.transforms.corruptions.ice import bank, picture_files
-from crosswind.transforms.corruptions.motion import motion_paths, motion_weights, smear
+from crosswind.transforms.corruptions.blur import motion_paths, motion_weights, smear
+from crosswind.transforms.corruptions.filters import ONE, stretched
+from crosswind.transforms.corruptions.frost_textures import image_files, textures
 from crosswind.transforms.draws import bits16, normal_quantiles, uniforms
-from crosswind.transforms.layout import on_device
-
-__all__ = ["Fog", "Frost", "Snow", "plasma"]
+from crosswind.transforms.layout import on_device, parts
 
 # How much fog, and by what its roughness falls from one scale to the next.
 FOG = (((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)), ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)))
@@ -44,7 +42,6 @@ SNOW = (
         (0.3, 0.3, 1.25, 0.65, 14, 12.0, 16),
     ),
 )
-CHUNK = 200_000  # pixels at a time: the numbers of a chunk stay in the cache
 
 
 @register("fog", kind="transform")
@@ -55,23 +52,20 @@ class Fog(Corruption):
     1.5, 2, 2.5, 2.5 or 3 times the fractal, whose roughness falls from scale to scale by the square of 2, 2, 1.7, 1.5 or 1.4 at
     severity 1 to 5 (`constants` imagenet), or 0.2, 0.5, 0.75, 1, 1.5 times and 3, 3, 2.5, 2, 1.75 (cifar). The fractal is square,
     its side the next power of two (the original always took 256 or 32), and its upper left part is used. Values are cut to whole
-    grey levels downwards, as in ImageNet-C.
+    grey levels downwards.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019;
     Fournier, Fussell and Carpenter, Computer rendering of stochastic models, CACM 1982 (midpoint displacement).
     """
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
-        n, _, height, width = x.shape
-        amount, decay = self.constant(*FOG, x)
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        height, width = x.shape[2:]
+        amount, decay = self.constant(FOG, x)
         side = 1 << (max(height, width) - 1).bit_length()
         top = x.amax((1, 2, 3), keepdim=True).double()
         # A grey level and a constant for each image: numbers of an image come from that image alone.
         kept = (top / (top + 255 * amount)).float()
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (side * side))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
+        out = torch.empty_like(x)
+        for part in parts(x[:, :1]):
             fog = plasma(uniforms(keys[part], side * side - 1, x.device), side, decay)[:, None, :height, :width]
             # One operation at a time, each of them rounded: a fused one would round otherwise at the end of a vector register.
             fog = fog.mul(255 * amount)
@@ -118,9 +112,9 @@ class Frost(Corruption):
     The image counts 1, 0.8, 0.7, 0.65 or 0.6 and the ice 0.4, 0.6, 0.7, 0.7 or 0.75 at severity 1 to 5 (`constants` imagenet), or
     1, 1, 0.9, 0.85, 0.75 and 0.2, 0.3, 0.4, 0.4, 0.45 (cifar, where of the ice each fifth pixel is taken both ways). Values are
     cut at white and to whole grey levels downwards, as in ImageNet-C.
-    Deviation: procedural ice, not the photographs of ImageNet-C: five pictures of needles, made by rule, whose channels have the
-    means and spreads of those photographs. `pictures` names a folder of your own; with ImageNet-C's six there, leave out frost6,
-    which the original never drew. A picture that is smaller than the images is enlarged.
+    Deviation: procedural ice, not the photographs of ImageNet-C: five pictures of needles, made by rule, whose channels have their
+    means and spreads. `pictures` names a folder of your own (of ImageNet-C's, leave out frost6, which the original never drew). A
+    picture that is smaller than the images is enlarged.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
@@ -131,38 +125,29 @@ class Frost(Corruption):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pictures is not None:
-            picture_files(self.pictures, f"{self.title}.pictures")
+            image_files(self.pictures, f"{self.title}.pictures")
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         n, channels, height, width = x.shape
-        image, ice = self.constant(*FROST, x)
-        every = self.constant((1,) * 5, (5,) * 5, x)
-        files = None if self.pictures is None else picture_files(self.pictures, f"{self.title}.pictures")
-        sheets = bank(files, every, height, width)
-        draws = bits16(hash64(keys, 1), 3).numpy()
+        image, ice = self.constant(FROST, x)
+        files = None if self.pictures is None else image_files(self.pictures, f"{self.title}.pictures")
+        sheets = textures(files, 5 if self._is_small(x) else 1, height, width)
         pieces = torch.empty(n, 3, height, width, dtype=torch.uint8)
-        for i, (which, top, left) in enumerate(draws.tolist()):
+        for piece, (which, down, right) in zip(pieces, bits16(hash64(keys, 1), 3).tolist(), strict=True):
             sheet = sheets[which * len(sheets) >> 16]
-            top, left = (
-                draw * (room - side + 1) >> 16
-                for draw, room, side in zip((top, left), sheet.shape[1:], (height, width), strict=True)
-            )
-            pieces[i] = sheet[:, top : top + height, left : left + width]
+            top, left = down * (sheet.shape[1] - height + 1) >> 16, right * (sheet.shape[2] - width + 1) >> 16
+            piece[:] = sheet[:, top : top + height, left : left + width]
         pieces = on_device(pieces, x.device)
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (height * width))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
-            piece = pieces[part].to(torch.int32)
+        out = torch.empty_like(x)
+        for part in parts(x[:, :1]):
+            added, total = pieces[part].to(torch.int32), x[part].to(torch.int32)
             if channels == 1:
                 # The original's grey, in ten thousandths.
-                grey = piece[:, :1] * 2989 + piece[:, 1:2] * 5870 + piece[:, 2:] * 1140
-                total = x[part].to(torch.int32).mul_(image * 10000).add_(grey, alpha=ice)
-                out[part] = total.div_(200000, rounding_mode="floor").clamp_(max=255)
-                continue
-            total = x[part].to(torch.int32).mul_(image).add_(piece, alpha=ice).clamp_(max=255 * 20)
-            out[part] = total.mul_(52429).bitwise_right_shift_(20)  # a twentieth, exact below 43,690
+                grey = added[:, :1] * 2989 + added[:, 1:2] * 5870 + added[:, 2:] * 1140
+                out[part] = total.mul_(image * 10000).add_(grey, alpha=ice).div_(200000, rounding_mode="floor").clamp_(max=255)
+            else:
+                total.mul_(image).add_(added, alpha=ice).clamp_(max=255 * 20)
+                out[part] = total.mul_(52429).bitwise_right_shift_(20)  # a twentieth, exact below 43,690
         return out
 
 
@@ -171,28 +156,24 @@ class Frost(Corruption):
 class Snow(Corruption):
     """Flakes that fell along a slanted line, on an image that is whitened a little.
 
-    Normal noise of a mean and standard deviation is magnified, what lies below a threshold is taken away, and the rest is smeared
-    along a line of a random angle, 45 degrees or less from upright. The image is mixed with the brighter of itself and 1.5 times
-    its luminance plus 0.5; the flakes and the flakes turned by 180 degrees are added. Mean, sd, magnification, threshold, radius
-    and sd of the smear, and the image's share are, at severity 1 to 5 (`constants` imagenet): (.1, .3, 3, .5, 10, 4, .8), (.2,
-    .3, 2, .5, 12, 4, .7), (.55, .3, 4, .9, 12, 8, .7), (.55, .3, 4.5, .85, 12, 8, .65), (.55, .3, 2.5, .85, 12, 12, .55); cifar:
-    (.1, .2, 1, .6, 8, 3, .95), (.1, .2, 1, .5, 10, 4, .9), (.15, .3, 1.75, .55, 10, 4, .9), (.25, .3, 2.25, .6, 12, 6, .85), (.3,
-    .3, 1.25, .65, 14, 12, .8). As in the original, flakes are cut to grey levels before they are smeared and rounded after; the
-    result is cut downwards. The PyPI package imagecorruptions does not cut them before, and takes the upper left of the magnified
-    noise, not the middle.
+    Normal noise is magnified, cleared below a threshold, and smeared along a line of a random angle, at most 45 degrees from
+    upright. The image is mixed with the brighter of itself and 1.5 times its luminance plus 0.5; the flakes, and the flakes turned
+    by 180 degrees, are added. Mean, sd, magnification, threshold, radius and sd of the smear, and the image's share are, at
+    severity 1 to 5 (`constants` imagenet): (.1, .3, 3, .5, 10, 4, .8), (.2, .3, 2, .5, 12, 4, .7), (.55, .3, 4, .9, 12, 8, .7),
+    (.55, .3, 4.5, .85, 12, 8, .65), (.55, .3, 2.5, .85, 12, 12, .55); cifar: (.1, .2, 1, .6, 8, 3, .95), (.1, .2, 1, .5, 10, 4,
+    .9), (.15, .3, 1.75, .55, 10, 4, .9), (.25, .3, 2.25, .6, 12, 6, .85), (.3, .3, 1.25, .65, 14, 12, .8). As in the original,
+    flakes are cut to grey levels before they are smeared and rounded after. The PyPI package imagecorruptions does not cut them,
+    and takes the upper left of the magnified noise, not the middle.
     Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
-    def corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        """See the class."""
+    def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         n, channels, height, width = x.shape
-        *_, radius, spread, share = self.constant(*SNOW, x)
+        *_, radius, spread, share = self.constant(SNOW, x)
         angles = -135 + 90 * (bits16(hash64(keys, 1), 1).numpy()[:, 0] + 0.5) / 65536
         paths, weights = motion_paths(angles, radius), motion_weights(radius, spread)
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        step = max(1, CHUNK // (height * width))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
+        out = torch.empty_like(x)
+        for part in parts(x[:, :1]):
             flakes = self._flakes(x[part], keys[part])
             flakes = smear(flakes[:, None], paths[part], weights, rounded=True).to(torch.int32)
             flakes += flakes.flip(2, 3)
@@ -212,7 +193,7 @@ class Snow(Corruption):
     def _flakes(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """The flakes before they are smeared: uint8 [n, h, w]."""
         n, _, height, width = x.shape
-        mean, sd, zoom, threshold, *_ = self.constant(*SNOW, x)
+        mean, sd, zoom, threshold, *_ = self.constant(SNOW, x)
         rows, columns = math.ceil(height / zoom), math.ceil(width / zoom)
         # In 1/256 of a grey level: with the weights below 2 to the 53rd.
         normal = on_device(normal_quantiles(sd * 255 * 256), x.device)

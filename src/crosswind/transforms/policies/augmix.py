@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,10 +14,8 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
 from crosswind.transforms.draws import bits16
-from crosswind.transforms.layout import dense, is_channels_last, on_device, parts
+from crosswind.transforms.layout import dense, images_of, lines_of, on_device, parts
 from crosswind.transforms.policies.operations import Chains, carried_out, codes, levels, pick, signed
-
-__all__ = ["AugMix"]
 
 BASIC = ("shear-x", "shear-y", "translate-x", "translate-y", "rotate", "posterize", "solarize", "autocontrast", "equalize")
 MORE = ("brightness", "colour", "contrast", "sharpness")
@@ -57,7 +54,7 @@ class AugMix(Transform):
     interpolation: str = knob("bilinear", domain="{nearest, bilinear}", source="torchvision", doc="of the geometric operations")
     resampling: str = knob("once", domain="{once, each}", doc="geometric operations in a row: composed into one, or one by one")
 
-    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("severity", (1, 3, 5, 7, 10))
+    strengths = ("severity", (1, 3, 5, 7, 10))
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
         """What each sample goes through in each chain, images being of `size` (h, w): [n * width, steps], a sample's together."""
@@ -85,20 +82,19 @@ class AugMix(Transform):
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
         x = dense(x)
-        images = x.permute(0, 2, 3, 1) if is_channels_last(x) else x
-        copies = images[:, None].expand(-1, self.width, -1, -1, -1).reshape(-1, *images.shape[1:])
-        copies = copies.permute(0, 3, 1, 2) if is_channels_last(x) else copies
+        lines = lines_of(x)
+        copies = images_of(lines.repeat_interleave(self.width, 0), x)
         done = carried_out(copies, self.chains(keys, (x.shape[2], x.shape[3])), self.interpolation, self.resampling == "once")
-        done = (done.permute(0, 2, 3, 1) if is_channels_last(x) else done).view(len(x), self.width, *images.shape[1:])
+        done = lines_of(done).view(len(x), self.width, *lines.shape[1:])
         # Products and sums of 24 bits: exact in single precision, in any order.
         weights = on_device((self.weights(keys) / ONE).astype(np.float32), x.device).view(len(x), -1, 1, 1, 1)
-        out = torch.empty_like(images)
-        for part in parts(images):
-            mixed = images[part] * weights[part, 0]
+        out = torch.empty_like(lines)
+        for part in parts(lines):
+            mixed = lines[part] * weights[part, 0]
             for chain in range(self.width):
                 mixed.addcmul_(done[part, chain].to(torch.float32), weights[part, chain + 1])
             out[part] = mixed.to(torch.int32)
-        return out.permute(0, 3, 1, 2) if is_channels_last(x) else out
+        return images_of(out, x)
 
 
 @cache

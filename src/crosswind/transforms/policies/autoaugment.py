@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
 from crosswind.transforms.draws import bits16
 from crosswind.transforms.policies.operations import Chains, carried_out, codes, levels, pick, signed
-
-__all__ = ["AutoAugment", "policy_of"]
 
 BINS = 10
 
@@ -57,13 +55,11 @@ _POLICIES = {
 }
 
 
-def policy_of(name: str) -> list[tuple[tuple[str, float, int], ...]]:
-    """The pairs of a policy, "cifar10", "imagenet" or "svhn": for both operations name, probability and level out of ten."""
-    pairs = []
-    for pair in _POLICIES[name].split(";"):
-        words = [part.split() for part in pair.split(",")]
-        pairs.append(tuple((operation, float(share), int(level)) for operation, share, level in words))
-    return pairs
+def policy_of(name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """The pairs of a policy, "cifar10", "imagenet" or "svhn": operations, probabilities, levels out of ten; each [25, 2]."""
+    words = re.split(r"[\s,;]+", _POLICIES[name].strip())
+    shares, places = [float(word) for word in words[1::3]], [int(word) for word in words[2::3]]
+    return codes(tuple(words[::3])).reshape(-1, 2), np.array(shares).reshape(-1, 2), np.array(places).reshape(-1, 2)
 
 
 @register("autoaugment", kind="transform")
@@ -83,18 +79,15 @@ class AutoAugment(Transform):
     policy: str = knob("imagenet", domain="{cifar10, imagenet, svhn}", source="Cubuk et al. 2019", doc="on what it was searched")
     resampling: str = knob("once", domain="{once, each}", doc="geometric operations in a row: composed into one, or one by one")
 
-    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("policy", ("cifar10", "imagenet", "svhn"))
+    strengths = ("policy", ("cifar10", "imagenet", "svhn"))
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
         """What each sample goes through, images being of `size` (h, w)."""
         drawn = bits16(keys, 5).numpy()
-        pairs = policy_of(self.policy)
-        chosen = pick(drawn[:, 0], len(pairs))
-        operations = np.stack([codes(tuple(part[0] for part in pair)) for pair in pairs])[chosen]
-        shares = np.array([[part[1] for part in pair] for pair in pairs])[chosen]
-        operations = np.where((drawn[:, 1:3] + 0.5) / 65536 < shares, operations, 0)
-        places = np.array([[part[2] for part in pair] for pair in pairs])[chosen]
-        magnitudes = levels("randaugment", BINS, size)[operations, places]
+        names, shares, places = policy_of(self.policy)
+        pair = pick(drawn[:, 0], len(names))
+        operations = np.where((drawn[:, 1:3] + 0.5) / 65536 < shares[pair], names[pair], 0)
+        magnitudes = levels("randaugment", BINS, size)[operations, places[pair]]
         return Chains(operations, signed(operations, magnitudes, drawn[:, 3:] < 32768))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:

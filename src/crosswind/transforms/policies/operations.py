@@ -6,7 +6,6 @@ torchvision's function does to a Pillow image, to the level.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,32 +16,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.transforms import photometry
-from crosswind.transforms.geometry import affine
+from crosswind.transforms.geometry import affine, rotation, shear, translation
 from crosswind.transforms.layout import in_groups
 
-__all__ = ["GEOMETRIC", "OPERATIONS", "SIGNED", "Chains", "carried_out", "codes", "levels", "matrix_of", "pick", "signed"]
+GEOMETRIC = ("shear-x", "shear-y", "translate-x", "translate-y", "rotate")
+_BLENDS = {
+    "brightness": photometry.brightness,
+    "colour": photometry.saturation,
+    "contrast": photometry.contrast,
+    "sharpness": photometry.sharpness,
+}
+_LEVELS = {"posterize": photometry.posterize, "solarize": photometry.solarize}
+_WITHOUT = {"autocontrast": photometry.autocontrast, "equalize": photometry.equalize, "invert": photometry.invert}
 
-OPERATIONS = (
-    "identity",
-    "shear-x",
-    "shear-y",
-    "translate-x",
-    "translate-y",
-    "rotate",
-    "brightness",
-    "colour",
-    "contrast",
-    "sharpness",
-    "posterize",
-    "solarize",
-    "autocontrast",
-    "equalize",
-    "invert",
-)
+OPERATIONS = ("identity", *GEOMETRIC, *_BLENDS, *_LEVELS, *_WITHOUT)
 """All operations; a number stands for the operation at that place."""
 
-GEOMETRIC = ("shear-x", "shear-y", "translate-x", "translate-y", "rotate")
-SIGNED = (*GEOMETRIC, "brightness", "colour", "contrast", "sharpness")
+USUAL = OPERATIONS[:-1]
+"""The fourteen that RandAugment and TrivialAugment draw from: all but invert."""
+
+SIGNED = (*GEOMETRIC, *_BLENDS)
 """Operations whose magnitude is as often negative as positive."""
 
 _CODE = {name: code for code, name in enumerate(OPERATIONS)}
@@ -81,29 +74,22 @@ def signed(operations: NDArray[np.int64], magnitudes: NDArray[np.float64], negat
 
 @cache
 def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
-    """The magnitude of every operation at every level, without sign: float64 [len(OPERATIONS), bins], not to be changed.
+    """The magnitude of every operation at every level, without sign: float64 [len(OPERATIONS), bins], read-only.
 
     `space`: "randaugment" (also AutoAugment's), "trivialaugment" or "augmix". `size`: height and width of the images, of which the
     longest translations are shares (150/331, in AugMix 1/3; 32 pixels in TrivialAugment). The numbers are torchvision's, rounded
     to single precision as they are there.
     """
-    shear, turn, factor, lost = {
-        "randaugment": (0.3, 30.0, 0.9, 4),
-        "trivialaugment": (0.99, 135.0, 0.99, 6),
-        "augmix": (0.3, 30.0, 0.9, 4),
+    height, width = size
+    shear, turn, factor, most, least, across, down = {
+        "randaugment": (0.3, 30.0, 0.9, 8, 4, 150.0 / 331.0 * width, 150.0 / 331.0 * height),
+        "trivialaugment": (0.99, 135.0, 0.99, 8, 2, 32.0, 32.0),
+        "augmix": (0.3, 30.0, 0.9, 4, 0, width / 3.0, height / 3.0),
     }[space]
-    share = {"randaugment": 150.0 / 331.0, "augmix": 1.0 / 3.0}.get(space)
-    across, down = (32.0, 32.0) if share is None else (share * size[1], share * size[0])
-    if space == "augmix":
-        across, down = size[1] / 3.0, size[0] / 3.0
-    reach = dict(zip(GEOMETRIC, (shear, shear, across, down, turn), strict=True))
-    reach |= dict.fromkeys(("brightness", "colour", "contrast", "sharpness"), factor)
     table = torch.zeros(len(OPERATIONS), bins, dtype=torch.float64)
-    for name, most in reach.items():
-        table[_CODE[name]] = torch.linspace(0.0, most, bins, dtype=torch.float32)
-    # AugMix begins where half of the bits are gone.
-    kept = (4 if space == "augmix" else 8) - (torch.arange(bins) / ((bins - 1) / lost)).round()
-    table[_CODE["posterize"]] = kept
+    for name, reach in zip(SIGNED, (shear, shear, across, down, turn, *[factor] * 4), strict=True):
+        table[_CODE[name]] = torch.linspace(0.0, reach, bins, dtype=torch.float32)
+    table[_CODE["posterize"]] = most - (torch.arange(bins) / ((bins - 1) / (most - least))).round()
     table[_CODE["solarize"]] = torch.linspace(255.0, 0.0, bins, dtype=torch.float32)
     found = table.numpy()
     found.flags.writeable = False
@@ -111,32 +97,19 @@ def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
 
 
 def matrix_of(operation: str, magnitudes: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float64]:
-    """The affine maps [n, 2, 3] of a geometric operation, from places in the result to places in the image as in `affine`.
+    """The affine maps [n, 2, 3] of a geometric operation, as `geometry.affine` takes them.
 
-    Shears leave the upper left corner where it is, rotations turn round the middle of an image of `size` (h, w).
+    Shears leave the upper left corner where it is, rotations turn about the middle of an image of `size` (h, w).
     """
-    out = np.zeros((len(magnitudes), 2, 3))
-    out[:, 0, 0] = out[:, 1, 1] = 1.0
-    if operation == "shear-x":
-        out[:, 0, 1] = magnitudes
-    elif operation == "shear-y":
-        out[:, 1, 0] = magnitudes
-    elif operation == "translate-x":
-        out[:, 0, 2] = -np.trunc(magnitudes)
-    elif operation == "translate-y":
-        out[:, 1, 2] = -np.trunc(magnitudes)
-    else:
-        # Each angle on its own: the last bit of a vectorised cosine may depend on where it stands.
-        angles, where = np.unique(magnitudes, return_inverse=True)
-        turned = [math.radians(angle % 360.0) for angle in angles.tolist()]
-        cosine = np.array([round(math.cos(angle), 15) for angle in turned])[where]
-        sine = np.array([round(math.sin(angle), 15) for angle in turned])[where]
-        middle_x, middle_y = size[1] / 2, size[0] / 2
-        out[:, 0, 0] = out[:, 1, 1] = cosine
-        out[:, 0, 1], out[:, 1, 0] = -sine, sine
-        out[:, 0, 2] = middle_x - cosine * middle_x + sine * middle_y
-        out[:, 1, 2] = middle_y - sine * middle_x - cosine * middle_y
-    return out
+    none = np.zeros_like(magnitudes)
+    made = {
+        "shear-x": lambda: shear(magnitudes, none, size, "corner"),
+        "shear-y": lambda: shear(none, magnitudes, size, "corner"),
+        "translate-x": lambda: translation(np.trunc(magnitudes), none),
+        "translate-y": lambda: translation(none, np.trunc(magnitudes)),
+        "rotate": lambda: rotation(magnitudes, size),
+    }[operation]()
+    return made.numpy()
 
 
 def carried_out(x: Tensor, chains: Chains, interpolation: str = "nearest", once: bool = True) -> Tensor:
@@ -183,28 +156,12 @@ def _geometry(chains: Chains, size: tuple[int, int], once: bool) -> tuple[NDArra
 def _after(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
     """The maps of `second` done to the result of `first`."""
     # Written out: the order of sums inside a product of matrices may depend on how many there are.
-    out = first[:, :, 0:1] * second[:, 0:1] + first[:, :, 1:2] * second[:, 1:2]
+    out: NDArray[np.float64] = first[:, :, 0:1] * second[:, 0:1] + first[:, :, 1:2] * second[:, 1:2]
     out[:, :, 2] += first[:, :, 2]
     return out
 
 
 def _changed(name: str, x: Tensor, magnitudes: Tensor) -> Tensor:
-    match name:
-        case "brightness":
-            return photometry.brightness(x, 1.0 + magnitudes)
-        case "colour":
-            return photometry.saturation(x, 1.0 + magnitudes)
-        case "contrast":
-            return photometry.contrast(x, 1.0 + magnitudes)
-        case "sharpness":
-            return photometry.sharpness(x, 1.0 + magnitudes)
-        case "posterize":
-            return photometry.posterize(x, magnitudes)
-        case "solarize":
-            return photometry.solarize(x, magnitudes)
-        case "autocontrast":
-            return photometry.autocontrast(x)
-        case "equalize":
-            return photometry.equalize(x)
-        case _:
-            return photometry.invert(x)
+    if name in _BLENDS:
+        return _BLENDS[name](x, 1.0 + magnitudes)
+    return _LEVELS[name](x, magnitudes) if name in _LEVELS else _WITHOUT[name](x)

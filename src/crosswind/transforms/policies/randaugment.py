@@ -1,9 +1,8 @@
-"""RandAugment: some operations in a row, all of one magnitude."""
+"""RandAugment, some operations in a row of one magnitude, and TrivialAugment, one operation of any magnitude."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,7 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
 from crosswind.transforms.draws import bits16
-from crosswind.transforms.policies.operations import OPERATIONS, Chains, carried_out, codes, levels, pick, signed
-
-__all__ = ["RandAugment"]
-
-ALL = tuple(name for name in OPERATIONS if name != "invert")
+from crosswind.transforms.policies.operations import USUAL, Chains, carried_out, codes, levels, pick, signed
 
 
 @register("randaugment", kind="transform")
@@ -50,7 +45,7 @@ class RandAugment(Transform):
     )
     resampling: str = knob("once", domain="{once, each}", doc="geometric operations in a row: composed into one, or one by one")
 
-    strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = ("magnitude", (3, 9, 15, 21, 30))
+    strengths = ("magnitude", (3, 9, 15, 21, 30))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +58,7 @@ class RandAugment(Transform):
         """What each sample goes through, images being of `size` (h, w)."""
         drawn = bits16(keys, 3 * self.count).numpy()
         drawn, levelled = drawn[:, : 2 * self.count], drawn[:, 2 * self.count :]
-        names = codes(ALL if self.operations == "all" else (self.operations,))
+        names = codes(USUAL if self.operations == "all" else (self.operations,))
         operations = names[pick(drawn[:, 0::2], len(names))]
         level = self.magnitude if self.draw == "fixed" else pick(levelled, self.magnitude + 1)
         magnitudes = levels("randaugment", self.bins, size)[operations, level]
@@ -72,3 +67,30 @@ class RandAugment(Transform):
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
         return carried_out(x, self.chains(keys, (x.shape[2], x.shape[3])), once=self.resampling == "once")
+
+
+@register("trivialaugment", kind="transform")
+@dataclass(frozen=True)
+class TrivialAugment(Transform):
+    """TrivialAugment (wide): one of fourteen operations, at a level drawn uniformly, with a sign that is drawn.
+
+    Operations: identity, shears (up to 0.99), translations (up to 32 pixels, whatever the size), rotate (135 degrees), brightness,
+    colour, contrast, sharpness (factors 1 +- 0.99), posterize (8 to 2 bits), solarize (from 255 to 0), autocontrast, equalize.
+    Every sample draws its own. Each is torchvision's on Pillow images to the level, with its defaults: nearest, black outside.
+    Deviations: operations and levels are drawn in steps of 1/65536.
+    Reference: Müller and Hutter, TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation, ICCV 2021; magnitudes from
+        torchvision's TrivialAugmentWide.
+    """
+
+    bins: int = knob(31, domain="[2, 256]", source="Müller and Hutter 2021", doc="number of levels")
+
+    def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
+        """What each sample goes through, images being of `size` (h, w)."""
+        drawn = bits16(keys, 3).numpy()
+        operations = codes(USUAL)[pick(drawn[:, :1], len(USUAL))]
+        magnitudes = levels("trivialaugment", self.bins, size)[operations, pick(drawn[:, 1:2], self.bins)]
+        return Chains(operations, signed(operations, magnitudes, drawn[:, 2:] < 32768))
+
+    def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
+        """See the class."""
+        return carried_out(x, self.chains(keys, (x.shape[2], x.shape[3])))

@@ -1,4 +1,4 @@
-"""Random numbers for one text: a sequence of whole numbers that its key alone decides."""
+"""Random numbers for one text: a sequence of whole numbers that its key alone decides; and how many edits a rate stands for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.seeds import hash64, seed_of
-
-__all__ = ["Draws", "copy_keys"]
 
 _BLOCK = 64
 _STREAM = seed_of(0, "text draws")
@@ -62,3 +60,11 @@ def copy_keys(ids: NDArray[np.integer], copy: int, seed: int) -> NDArray[np.uint
     # Ids and copies are small whole numbers: each is hashed before they meet, or their sums would collide.
     row = hash64(np.asarray(ids), seed_of(seed, "text rows"))
     return hash64(row ^ np.uint64(seed_of(seed, "text copies", copy)), seed_of(seed, "text keys"))
+
+
+def edits(rate: float, count: int) -> int:
+    """How many of `count` tokens a rate stands for: max(1, floor(rate x count)), as the code of Wei and Zou (2019) has it.
+
+    0 for a rate of 0 and for no tokens. A product that is whole but for rounding counts as whole: 0.29 x 100 is 29.
+    """
+    return 0 if rate == 0 or count == 0 else min(count, max(1, int(rate * count + 1e-9)))

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.transforms.text.base import TextTransform, edits
-from crosswind.transforms.text.draws import Draws
-from crosswind.transforms.text.stopwords import is_stop_word
-from crosswind.transforms.text.synonyms import Synonyms, provider
-
-__all__ = ["EDA", "OPERATIONS", "eda"]
+from crosswind.transforms.base import Transform
+from crosswind.transforms.text.draws import Draws, edits
+from crosswind.transforms.text.synonyms import Synonyms, is_stop_word, provider
 
 OPERATIONS = ("replace", "insert", "swap", "delete")
 """The four edits, by the names of their rates."""
@@ -25,7 +23,7 @@ OPERATIONS = ("replace", "insert", "swap", "delete")
 @final
 @register("eda", kind="text-transform")
 @dataclass(frozen=True)
-class EDA(TextTransform):
+class EDA(Transform):
     """Easy data augmentation: one of four edits of words, each equally likely for every copy of a text.
 
     With n = max(1, floor(rate x length), at the edit's own rate:
@@ -44,6 +42,8 @@ class EDA(TextTransform):
     case. With all rates 0.1, the defaults, it is the transform of NI-EDA (Ng et al. 2022, appendix A.5).
     """
 
+    takes = "text"
+
     replace: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of synonym replacement.")
     insert: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of random insertion.")
     swap: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of random swap.")
@@ -57,8 +57,11 @@ class EDA(TextTransform):
         if not isinstance(self.synonyms, str) and not isinstance(self.synonyms, Synonyms):
             raise InputError(f"{self.title}.synonyms", f"must be text or have a method of(word), not {self.synonyms!r}")
 
-    def changed(self, tokens: list[str], draws: Draws) -> list[str]:
-        """`tokens` after one edit."""
+    def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
+        """See the class."""
+        return [self._edited(tokens, Draws(int(key))) if tokens else [] for tokens, key in zip(texts, keys, strict=True)]
+
+    def _edited(self, tokens: list[str], draws: Draws) -> list[str]:
         at_work = [name for name in OPERATIONS if getattr(self, name) > 0]
         if not at_work:
             return tokens
@@ -68,9 +71,7 @@ class EDA(TextTransform):
             return _replaced(tokens, count, provider(self.synonyms), draws)
         if name == "insert":
             return _inserted(tokens, count, provider(self.synonyms), draws)
-        if name == "swap":
-            return _swapped(tokens, count, draws)
-        return _deleted(tokens, self.delete, draws)
+        return _swapped(tokens, count, draws) if name == "swap" else _deleted(tokens, self.delete, draws)
 
 
 def eda(

@@ -8,26 +8,27 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.transforms.text.base import TextTransform, edits
-from crosswind.transforms.text.draws import Draws
-
-__all__ = ["RandomReplacement", "random_replacement"]
+from crosswind.transforms.base import Transform
+from crosswind.transforms.text.draws import Draws, edits
 
 
 @final
 @register("random-replacement", kind="text-transform")
 @dataclass(frozen=True)
-class RandomReplacement(TextTransform):
+class RandomReplacement(Transform):
     """Replaces a share of the tokens, at random places, by random tokens of a vocabulary.
 
     max(1, floor(rate x length)) different places are drawn, and for each a token of the vocabulary, all equally likely but the one
     that stands there. The paper gives the share alone; that a place keeps no token, and the rounding, are ours. At its default it
     is the transform of NI-RandRep (Ng et al. 2022, appendix A.5).
     """
+
+    takes = "text"
 
     vocabulary: Sequence[str] = knob(doc="The tokens to draw from, each once.")
     rate: float = knob(0.15, domain="[0, 1]", source="ng2022 A.5", doc="The share of tokens that is replaced.")
@@ -44,8 +45,11 @@ class RandomReplacement(TextTransform):
         object.__setattr__(self, "vocabulary", tuple(given))
         super().__post_init__()
 
-    def changed(self, tokens: list[str], draws: Draws) -> list[str]:
-        """`tokens` with some replaced: as many as there were."""
+    def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
+        """See the class."""
+        return [self._replaced(tokens, Draws(int(key))) for tokens, key in zip(texts, keys, strict=True)]
+
+    def _replaced(self, tokens: list[str], draws: Draws) -> list[str]:
         size = len(self.vocabulary)
         for place in draws.distinct(edits(self.rate, len(tokens)), len(tokens)):
             drawn = draws.below(size)

@@ -1,8 +1,9 @@
-"""Where synonyms come from: a bundled lexicon of everyday English, or the files of WordNet on this machine."""
+"""Where synonyms come from: a bundled lexicon of everyday English, or the files of WordNet; and words that have none to use."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -10,8 +11,6 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 
 from crosswind.core.errors import DataError
 from crosswind.core.files import read_at_most
-
-__all__ = ["Bundled", "Synonyms", "WordNet", "provider"]
 
 LEXICON = Path(__file__).with_name("lexicon.txt")
 PARTS = ("noun", "verb", "adj", "adv")
@@ -24,6 +23,39 @@ ENDINGS = {
     "adj": ("er ", "est ", "er e", "est e"),
     "adv": (),
 }
+
+_LISTED = """
+    a an the this that these those such same own other another each every either neither both all any some no none few many
+    much more most less least several enough
+    i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself
+    we us our ours ourselves they them their theirs themselves one ones oneself
+    who whom whose which what whoever whatever whichever when where why how whenever wherever however
+    somebody someone something somewhere anybody anyone anything anywhere everybody everyone everything everywhere
+    nobody nothing nowhere
+    am is are was were be been being do does did done doing have has had having
+    can could may might must shall should will would ought cannot need dare
+    and or but nor so yet if unless because since although though while whereas whether than as until till
+    of at by for with about against between among into onto through throughout during before after above below to from
+    up down in out on off over under within without upon toward towards across along around behind beside besides beneath
+    beyond despite except inside outside near like unlike per via amid
+    not never ever only just also too very quite rather then once again here there now still already even
+    ain't aren't can't couldn't didn't doesn't don't hadn't hasn't haven't isn't mightn't mustn't needn't shan't shouldn't
+    wasn't weren't won't wouldn't i'm i've i'll i'd you're you've you'll you'd he's he'll he'd she's she'll she'd it's it'll
+    we're we've we'll we'd they're they've they'll they'd that's there's here's what's who's where's how's let's
+    n't 's 're 've 'll 'd 'm ca wo sha ai nt s t d m ll re ve don doesn didn isn aren wasn weren hasn haven hadn couldn
+    shouldn wouldn im ive
+"""
+
+STOP_WORDS: frozenset[str] = frozenset(_LISTED.split())
+"""The words of English grammar, lower case, with the straight apostrophe.
+
+Contractions stand last, with what tokenisers make of them ("do n't", "don t").
+"""
+
+
+def is_stop_word(token: str) -> bool:
+    """Whether a token is a stop word, in upper or lower case, with a straight or a curly apostrophe."""
+    return token.lower().replace("\u2019", "'") in STOP_WORDS
 
 
 @runtime_checkable
@@ -51,7 +83,7 @@ class Bundled:
     """The bundled lexicon: some 900 groups of everyday English words, written for Crosswind (`lexicon.txt`).
 
     Words are found in the form in which they stand there; a word of several groups has the words of all of them. It suits reviews
-    and news; for anything else, and for wide coverage, take `WordNet`.
+    and news; for wide coverage take `WordNet`.
     """
 
     def of(self, word: str) -> Sequence[str]:
@@ -61,12 +93,12 @@ class Bundled:
 
 @cache
 def _lexicon() -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for line in LEXICON.read_text(encoding="utf-8").splitlines():
-        group = [word.strip() for word in line.partition("#")[0].split(",") if word.strip()]
-        for word in group:
-            others = found.setdefault(word, [])
-            others += [other for other in group if other != word and other not in others]
+    found: dict[str, dict[str, None]] = {}
+    lines = LEXICON.read_text(encoding="utf-8").splitlines()
+    for group in ";".join(line for line in lines if not line.startswith("#")).split(";"):
+        words = [word.strip() for word in group.split(",")]
+        for word in words:
+            found.setdefault(word, {}).update(dict.fromkeys(other for other in words if other != word))
     return {word: tuple(others) for word, others in found.items()}
 
 
@@ -120,11 +152,22 @@ def _parts(folder: str) -> tuple[_Part, ...]:
 
 
 def _read_part(folder: str, name: str) -> _Part:
-    index = dict(_entry(line, folder, f"index.{name}") for line in _lines(folder, f"index.{name}"))
-    if not index:
-        raise _damaged(folder, f"index.{name}", "it has no words")
+    with _reading(folder, f"index.{name}", "a line is not as it should be"):
+        index = dict(_pair(line) for line in _lines(folder, f"index.{name}"))
+        if not index:
+            raise ValueError
     exceptions = {line.split()[0]: line.split()[1:] for line in _lines(folder, f"{name}.exc") if line.strip()}
     return _Part(folder, name, index, exceptions, _bytes(folder, f"data.{name}"))
+
+
+def _pair(line: bytes) -> tuple[bytes, bytes]:
+    word, rest = line.split(b" ", 1)
+    return word, rest
+
+
+def _lines(folder: str, name: str) -> list[bytes]:
+    # The licence at the top of a file stands in lines that begin with two spaces.
+    return [line for line in _bytes(folder, name).splitlines() if line and not line.startswith(b"  ")]
 
 
 def _bytes(folder: str, name: str) -> bytes:
@@ -139,62 +182,42 @@ def _bytes(folder: str, name: str) -> bytes:
         raise DataError(f"{name} of WordNet in {folder} cannot be read: {error.strerror or error}") from None
 
 
-def _lines(folder: str, name: str) -> list[bytes]:
-    # The licence at the top of a file stands in lines that begin with two spaces.
-    return [line for line in _bytes(folder, name).splitlines() if line and not line.startswith(b"  ")]
-
-
-def _entry(line: bytes, folder: str, name: str) -> tuple[bytes, bytes]:
-    word, space, rest = line.partition(b" ")
-    if not space:
-        raise _damaged(folder, name, f"it has the line {line[:40].decode(errors='replace')!r}")
-    return word, rest
+@contextmanager
+def _reading(folder: str, name: str, damage: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, IndexError):
+        raise DataError(f"{name} of WordNet in {folder} is damaged or of another version: {damage}") from None
 
 
 def _forms(part: _Part, word: bytes) -> list[bytes]:
     """The words of the index that `word` is or is a form of."""
-    if word in part.exceptions:
-        candidates = [word, *part.exceptions[word]]
-    else:
-        candidates = [word]
-        for rule in ENDINGS[part.name]:
-            ending, base = rule.encode().split(b" ")
-            if word.endswith(ending):
-                candidates.append(word[: len(word) - len(ending)] + base)
+    candidates = [word, *part.exceptions.get(word, [])]
+    if word not in part.exceptions:
+        rules = (rule.encode().split(b" ") for rule in ENDINGS[part.name])
+        candidates += [word[: len(word) - len(ending)] + base for ending, base in rules if word.endswith(ending)]
     return [form for form in dict.fromkeys(candidates) if form in part.lines]
 
 
 def _offsets(part: _Part, word: bytes) -> list[int]:
     # pos synset_cnt p_cnt [pointer...] sense_cnt tagsense_cnt offset...
-    fields = part.lines[word].split()
-    try:
+    with _reading(part.folder, f"index.{part.name}", f"the line of {word.decode(errors='replace')!r} is not as it should be"):
+        fields = part.lines[word].split()
         offsets = [int(field) for field in fields[len(fields) - int(fields[1]) :]]
         if not offsets or len(fields) != 5 + int(fields[2]) + len(offsets):
             raise ValueError
-    except (ValueError, IndexError):
-        raise _damaged(
-            part.folder, f"index.{part.name}", f"the line of {word.decode(errors='replace')!r} is not as it should be"
-        ) from None
     return offsets
 
 
 def _words_at(part: _Part, offset: int) -> list[str]:
     # offset lex_filenum ss_type w_cnt (hexadecimal) word lex_id [word lex_id...] ...
-    end = part.data.find(b"\n", offset)
-    fields = part.data[offset : end if end >= 0 else None].split(b" ")
-    try:
-        if int(fields[0]) != offset:
-            raise ValueError
+    damage = f"there is no set of synonyms at byte {offset}, where index.{part.name} points"
+    with _reading(part.folder, f"data.{part.name}", damage):
+        end = part.data.find(b"\n", offset)
+        fields = part.data[offset : end if end >= 0 else None].split(b" ")
         count = int(fields[3], 16)
         words = [word.decode() for word in fields[4 : 4 + 2 * count : 2]]
-        if count < 1 or len(words) != count or not all(words):
+        if int(fields[0]) != offset or count < 1 or len(words) != count or not all(words):
             raise ValueError
-    except (ValueError, IndexError):
-        what = f"there is no set of synonyms at byte {offset}, where index.{part.name} points"
-        raise _damaged(part.folder, f"data.{part.name}", what) from None
     # An adjective may end in where it stands in a sentence, as in "galore(ip)".
     return [word.partition("(")[0].replace("_", " ").lower() for word in words]
-
-
-def _damaged(folder: str, name: str, what: str) -> DataError:
-    return DataError(f"{name} of WordNet in {folder} is damaged or of another version: {what}")

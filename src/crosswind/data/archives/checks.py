@@ -1,0 +1,102 @@
+"""Files of others: of what kind they are, whether they are damaged, and a trial in a child process."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from crosswind.core.errors import DataError
+from crosswind.core.files import check_file
+
+PACKED: dict[str, Callable[[Any], IO[bytes]]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}  # type: ignore[dict-item]
+"""What unpacks a file of each kind, called with its path."""
+
+_STARTS = {
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x93NUMPY": "npy",
+    b"\x89HDF\r\n\x1a\n": "hdf5",
+}
+DAMAGE = (
+    OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, SyntaxError, MemoryError, OverflowError,
+    struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
+
+
+def kind_of_file(path: Path) -> str:
+    """What the first bytes of a file say it is: `zip`, `gzip`, `bzip2`, `xz`, `tar`, `npy`, `hdf5`, `page` or nothing.
+
+    Raises `DataError` where there is no file.
+    """
+    try:
+        check_file(path)
+        with path.open("rb") as file:
+            head = file.read(512)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {reason(error)}") from None
+    if head.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html", b"<head")):
+        return "page"
+    return next((kind for start, kind in _STARTS.items() if head.startswith(start)), "tar" if head[257:262] == b"ustar" else "")
+
+
+def expect_kind(path: Path, kinds: Collection[str], what: str) -> str:
+    """The kind of a file. Raises `DataError` for one that is not of these kinds, which `what` puts into words."""
+    kind = kind_of_file(path)
+    if kind not in kinds:
+        meant = {"page": "a web page, perhaps of a failed download", "": "cut short at its beginning, damaged or something else"}
+        raise DataError(f"{path} is not {what}: it is {meant.get(kind, f'a file of {kind}')}")
+    return kind
+
+
+def reason(error: BaseException) -> str:
+    """What a library said was wrong, or the kind of its error where it said nothing."""
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def damage(label: object) -> Iterator[None]:
+    """A `DataError` about `label` for what libraries raise of damaged bytes."""
+    try:
+        yield
+    except DAMAGE as error:
+        what = "cannot be read or unpacked" if getattr(error, "errno", None) else "is damaged or cut short"
+        raise DataError(f"{label} {what}: {reason(error)}") from None
+
+
+def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, seconds: float = 3600) -> None:
+    """Let a child process of at most `limit` bytes of memory read a file of which nobody knows whether it is as published.
+
+    `reader`: a function of a module, called with the path. Raises `DataError` with its sentence, or where the child dies.
+    """
+    words = f"from {reader.__module__} import {reader.__name__} as reader; reader(Path(sys.argv[1]))"
+    bound = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))" if os.name == "posix" else ""
+    code = f"import sys\nfrom pathlib import Path\n{bound}\n{words}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", code, str(path)], capture_output=True, env=environment, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise DataError(f"{path} is damaged: reading it does not end") from None
+    if child.returncode:
+        said = (child.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+        _, found, sentence = said.partition("DataError: ")
+        died = f"reading it ended a process of {limit >> 20:,} MB of memory ({said or f'signal {-child.returncode}'})"
+        raise DataError(sentence if found else f"{path} is damaged: {died}")

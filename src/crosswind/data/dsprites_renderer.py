@@ -1,0 +1,179 @@
+"""The pictures behind dSprites: drawing the three shapes, and reading the original archive.
+
+Both give how far the shape covers each pixel, 0 to 255, without colour. Drawing uses additions, products and square roots only,
+whose results do not depend on the batch: a row has the same bits alone and among others.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError
+from crosswind.core.types import digest
+from crosswind.data.archives.arrays import Expected, npz_rows, sums_of
+
+Floats = NDArray[np.float32]
+
+# Half the side of the square, the half axes of the ellipse and the unit of the heart at scale 1, in 64ths of the picture's side.
+SQUARE, ELLIPSE, HEART = 10.5, (14.0, 7.5), 20.0
+REACH = 16.0  # no shape reaches further from its centre, in 64ths
+ORIENTATIONS = 40
+
+SHAPE = (737_280, 64, 64)
+CLASSES = (1, 3, 6, 40, 32, 32)
+
+
+def drawn_covers(
+    shape: NDArray[np.integer[Any]],
+    scale: NDArray[np.float64],
+    orientation: NDArray[np.integer[Any]],
+    x: NDArray[np.integer[Any]],
+    y: NDArray[np.integer[Any]],
+    size: int,
+    antialias: bool,
+) -> NDArray[np.uint8]:
+    """How far the shapes cover the pixels: uint8 [n, size, size], 255 inside, 0 outside.
+
+    `shape` 0 square, 1 ellipse, 2 heart; `scale` in (0, 1]; `orientation` 0-39; `x`, `y` 0-31, all [n]. Centres lie half a 64th
+    apart from the grid of 64ths, from 16.5 to 47.5, so that every shape is whole.
+    """
+    n = len(shape)
+    pixel = 64.0 / size
+    side = min(size, int(np.ceil(2 * (REACH + 1) / pixel)) + 1)
+    out = np.zeros((n, size, size), dtype=np.uint8)
+    if not n:
+        return out
+    last = ORIENTATIONS - 1
+    angle = 2 * np.pi * (np.arange(ORIENTATIONS) % last) / last  # the last is a full turn: the first, to the last bit
+    centre_x, centre_y = x + 16.5, y + 16.5
+    left, top = (np.clip(np.floor((c - REACH - 1) / pixel), 0, size - side).astype(np.int64) for c in (centre_x, centre_y))
+    # The shape's own coordinates, in 64ths, are a part by column plus a part by row: one addition a pixel.
+    cos, sin = np.cos(angle)[orientation][:, None], np.sin(angle)[orientation][:, None]
+    steps = np.arange(side) + 0.5
+    across = (left[:, None] + steps) * pixel - centre_x[:, None]
+    down = (top[:, None] + steps) * pixel - centre_y[:, None]
+    parts = [part.astype(np.float32) for part in (cos * across, sin * down, -sin * across, cos * down)]
+    patches = np.empty((n, side, side), dtype=np.uint8)
+    for code, distance in enumerate((_square, _ellipse, _heart)):
+        rows = np.flatnonzero(shape == code)
+        if not rows.size:
+            continue
+        ax, ay, bx, by = (part[rows] for part in parts)
+        u = ax[:, None, :] + ay[:, :, None]
+        v = bx[:, None, :] + by[:, :, None]
+        outside = distance(u, v, scale[rows].astype(np.float32)[:, None, None])
+        if antialias:
+            outside *= np.float32(-255.0 / pixel)
+            outside += np.float32(128.0)  # half covered at the edge, and rounded when it is made an integer
+            np.clip(outside, 0, 255, out=outside)
+            patches[rows] = outside.astype(np.uint8)
+        else:
+            patches[rows] = (outside <= 0).astype(np.uint8) * np.uint8(255)
+    window = np.arange(side)
+    at = (np.arange(n)[:, None, None], top[:, None, None] + window[:, None], left[:, None, None] + window)
+    out[at] = patches
+    return out
+
+
+def _square(u: Floats, v: Floats, scale: Floats) -> Floats:
+    """How far points lie outside the square, negative inside; exact along its sides."""
+    np.abs(u, out=u)
+    np.abs(v, out=v)
+    np.maximum(u, v, out=u)
+    u -= np.float32(SQUARE) * scale
+    return u
+
+
+def _ellipse(u: Floats, v: Floats, scale: Floats) -> Floats:
+    """How far points lie outside the ellipse, to first order at its edge: (k - 1) k / |gradient|, k the length in its axes."""
+    a, b = np.float32(ELLIPSE[0]) * scale, np.float32(ELLIPSE[1]) * scale
+    u /= a
+    v /= b
+    k = np.sqrt(u * u + v * v)
+    u /= a
+    v /= b
+    slope = np.sqrt(u * u + v * v)
+    # k / slope lies between the half axes, and is made the smaller one at the centre, where both are 0.
+    inside = k - np.float32(1)
+    k += np.float32(1e-3) * b
+    k /= slope + np.float32(1e-3)
+    k *= inside
+    return k
+
+
+def _heart(u: Floats, v: Floats, scale: Floats) -> Floats:
+    """How far points lie outside the heart: two half discs on a square that stands on its corner (I. Quilez, 2D distances)."""
+    unit = np.float32(HEART) * scale
+    x = np.abs(u) / unit
+    y = np.float32(0.55) - v / unit  # the origin in the middle of the heart, its tip below
+    lobe_x, lobe_y = x - np.float32(0.25), y - np.float32(0.75)
+    lobe = np.sqrt(lobe_x * lobe_x + lobe_y * lobe_y) - np.float32(np.sqrt(2) / 4)
+    top = y - np.float32(1)
+    along = np.float32(0.5) * np.maximum(x + y, np.float32(0))
+    x_along, y_along = x - along, y - along
+    lower = np.sqrt(np.minimum(x * x + top * top, x_along * x_along + y_along * y_along))
+    np.copysign(lower, x - y, out=lower)
+    return np.asarray(np.where(x + y > 1, lobe, lower) * unit, dtype=np.float32)
+
+
+class Archive:
+    """The original dSprites archive, read as a stream into one bit a pixel when pictures are first asked for.
+
+    Making one reads only the headers. `fingerprint` is made of the checksums that the archive keeps of its parts.
+    Raises `DataError` where the file is not an npz with `imgs` and `latents_classes` of the right shapes, or later where a pixel is
+    neither 0 nor 1, the latents are not the full grid in order, a part is cut short, or 400 MB of memory are not free.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._bits: NDArray[np.uint8] | None = None
+        self._latents = npz_rows(path, "latents_classes", Expected("integers", (SHAPE[0], len(CLASSES))))
+        self._pictures = npz_rows(path, "imgs", Expected("uint8", SHAPE))
+        sums = sums_of(path)
+        self.fingerprint = digest({key: sums[key] for key in ("imgs", "latents_classes")})
+
+    def covers(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The pictures of rows: uint8 [n, 64, 64], 0 or 255."""
+        if self._bits is None:
+            self._bits = self._read()
+        return np.unpackbits(self._bits[rows], axis=1).reshape(-1, *SHAPE[1:]) * np.uint8(255)
+
+    def _read(self) -> NDArray[np.uint8]:
+        pixels = SHAPE[1] * SHAPE[2]
+        needed = SHAPE[0] * pixels // 8 + (1 << 25)
+        free = _free_memory()
+        if free is not None and free < needed:
+            raise DataError(f"{self.path} needs {needed >> 20} MB of memory to be read and {free >> 20} MB are free")
+        start = 0
+        for block in self._latents.blocks():
+            rows = np.arange(start, start + len(block))
+            if not np.array_equal(block, np.stack(np.unravel_index(rows, CLASSES), axis=1)):
+                raise DataError(f"{self.path} is not the dSprites archive: 'latents_classes' is not the full grid in its order")
+            start += len(block)
+        bits, start = np.empty((SHAPE[0], pixels // 8), dtype=np.uint8), 0
+        for block in self._pictures.blocks():
+            if block.max() > 1:
+                raise DataError(f"{self.path} is not the dSprites archive: pixels of 'imgs' are not all 0 or 1")
+            bits[start : start + len(block)] = np.packbits(block.reshape(-1, pixels), axis=1)
+            start += len(block)
+        return bits
+
+
+def _free_memory() -> int | None:
+    """Bytes that can be taken without pushing others out, or None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None

@@ -1,0 +1,300 @@
+"""Making a prepared copy: read the originals once, on all cores, in bounded memory; killed, the next call goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
+from crosswind.core.types import canonical, digest, digest_arrays
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.prepared.copies import (
+    ATTRIBUTES,
+    OFFSETS,
+    PIXELS,
+    Copy,
+    Progress,
+    array_header,
+    checksum,
+    chunk_rows,
+    cores,
+    find_copy,
+    fingerprint_of,
+)
+from crosswind.data.prepared.paths import (
+    CARD,
+    FORMAT,
+    Preparable,
+    Reading,
+    copy_folder,
+    copy_settings,
+    owner,
+    root_folder,
+    version_of,
+)
+from crosswind.data.prepared.writer import ROW, append, claimed, contents, jpeg_bytes, publish, resumed, writing
+
+KNOWN = {CARD, ATTRIBUTES, OFFSETS, *PIXELS.values()}
+"""The files of a copy: a folder with others in it is somebody's own, and is not replaced."""
+
+Chunk = tuple[Any, str, NDArray[np.void]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` leaves: the copy; whether it was made now; how many of its rows an earlier call had left."""
+
+    copy: Copy
+    made: bool
+    rows_before: int = 0
+
+
+def prepare(
+    source: Preparable,
+    root: str | None = None,
+    originals: str | None = None,
+    *,
+    store: str | None = None,
+    accept_totals: bool = False,
+    again: bool = False,
+    workers: int | None = None,
+    on_progress: Progress | None = None,
+) -> Prepared:
+    """Make the prepared copy of a source with its settings, unless it is there.
+
+    `root`: the folder of prepared data, instead of the source's. `originals`: a folder of original files to read instead of
+    `root`/originals/NAME, from which what is missing there is fetched. `store`: `"array"` (default), a memory-mapped uint8 array,
+    or `"jpeg"`, JPEG bytes of quality 95 without loss of colour resolution; a copy of another store is replaced. `accept_totals`:
+    take numbers of rows that are not the published ones. `again`: replace the copy that is there. `workers`: threads that decode
+    (decoders let go of the interpreter); one a core by default. `on_progress(stage, done, total)`: bytes while fetching, then rows.
+
+    Where another process makes this copy, it is waited for. Raises `DataError` in one sentence for originals that are missing,
+    damaged or not what they should be, for totals that differ, and for a disk that is full or cannot be written. Nothing half-made
+    lies under the copy's name then, and what is done is kept for the next call.
+    """
+    if store is not None and store not in PIXELS:
+        raise unknown("store", "store", store, list(PIXELS))
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise InputError("workers", f"must be a number of threads, not {workers!r}")
+    target, tell = copy_folder(source, root), on_progress or (lambda stage, done, total: None)
+    work = target.with_name(f".{target.name}.part")
+    if (there := None if again else _there(source, root, store)) and not work.exists():
+        return Prepared(there, made=False)
+    _refuse_foreign(target)
+    with claimed(work, partial(tell, "waiting for another process that prepares it", 0, 0)):
+        if there := None if again else _there(source, root, store):  # an earlier call may have ended after publishing
+            shutil.rmtree(work, ignore_errors=True)
+            return Prepared(there, made=False)
+        folder = _gathered(source, root, originals, tell)
+        reading, identity = _read(source, folder, store or "array")
+        found, published = dict(reading.parts), dict(source.totals())
+        if published and found != published and not accept_totals:
+            told = [", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (found, published)]
+            raise DataError(
+                f"{owner(source)}: the originals hold {told[0]} rows, where {told[1]} are published; "
+                "--accept-totals takes them as they are"
+            )
+        before = _write(source, reading, identity, store or "array", work, workers or cores(), tell)
+        with writing(target):
+            publish(work, target)
+    return Prepared(find_copy(source, str(target.parent)), made=True, rows_before=before)
+
+
+def _there(source: Preparable, root: str | None, store: str | None) -> Copy | None:
+    try:
+        copy = find_copy(source, root)
+    except DataError:
+        return None
+    return copy if store in (None, copy.store) else None
+
+
+def _refuse_foreign(target: Path) -> None:
+    try:
+        others = [place.name for place in target.iterdir() if place.name not in KNOWN]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DataError(f"{target}: {error.strerror}") from None
+    if others:
+        raise DataError(f"{target} holds {others[0]!r}, which is not of a prepared copy: move it away, or name another root")
+
+
+def _gathered(source: Preparable, root: str | None, given: str | None, tell: Progress) -> Path:
+    """The folder with the originals. What is missing is fetched where the card has its address and hash, into no `given` folder."""
+    if source.own and given is not None:
+        named = " and ".join(repr(name) for name in source.own)
+        raise InputError("--from", f"{owner(source)} reads what its setting {named} names, not a folder of originals")
+    home = root_folder(source.root if root is None else root) / "originals" / owner(source)
+    folder = home if given is None else Path(os.path.abspath(Path(given).expanduser()))
+    if given is not None and not folder.is_dir():
+        raise DataError(f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
+    missing = source.missing(folder)
+    barred = [item for item in missing if not item.url or not (item.sha256 or item.md5)]
+    if barred or (missing and given is not None):
+        names = ", ".join(item.name for item in barred or missing)
+        get = f": {source.card.get}" if source.card.get else "" if barred else "; without --from they are fetched"
+        raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
+    from crosswind.data.archives.fetch import fetch, verified
+
+    if missing:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot make the folder {folder}: {error.strerror}") from None
+        for item in missing:
+            fetch(item, folder, partial(tell, f"fetching {item.name}"))
+    for item in source.originals():
+        if (folder / item.name).is_file():
+            verified(item, folder / item.name)  # hashed once, before anything is read
+    for place in source.places(folder):
+        if place.exists() and not (place.is_file() or place.is_dir()):  # a pipe would be waited for
+            raise DataError(f"{place} is neither a file nor a folder")
+    return folder
+
+
+def stamp(source: Preparable, folder: Path) -> str:
+    """A digest of name, size and time of change of every file that the source reads. Raises `OSError`."""
+    found: list[tuple[str, int, int]] = []
+    for place in source.places(folder):
+        files = [Path(parent, name) for parent, _, names in os.walk(place, followlinks=True) for name in names]
+        for path in files or [place]:
+            if path.exists():  # a link to nothing is no file
+                state = path.stat()
+                found.append((os.path.relpath(path, folder), state.st_size, state.st_mtime_ns))
+    return digest(sorted(found))
+
+
+@contextlib.contextmanager
+def _reading(name: str, what: str) -> Iterator[None]:
+    """Whatever a reader raises for damaged files ends as a `DataError` in one sentence."""
+    try:
+        yield
+    except (CrosswindError, MemoryError):
+        raise
+    except OSError as error:
+        raise DataError(f"{name}: cannot read {error.filename or 'the originals'}: {error.strerror or error}") from None
+    except Exception as error:  # readers of foreign formats raise what they like
+        raise DataError(f"{name}: {what} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _read(source: Preparable, folder: Path, store: str) -> tuple[Reading, str]:
+    """What the originals hold, and a digest of all that decides what is written."""
+    name = owner(source)
+    with _reading(name, f"the originals in {folder}"):
+        files = stamp(source, folder)
+        reading = source.read(folder)
+    dataset = reading.dataset
+    if dataset.images is None or dataset.image_shape is None or dataset.derived is not None or not dataset.n_base:
+        raise DataError(f"{name}: the originals in {folder} hold no pictures")
+    if store == "jpeg" and dataset.image_shape[-1] not in (1, 3):
+        raise InputError("store", f"jpeg holds pictures of 1 or 3 channels, and {name} has {dataset.image_shape[-1]}", ["array"])
+    identity = {
+        "format": FORMAT,
+        "source": name,
+        "version": version_of(source),
+        "settings": canonical(copy_settings(source)),
+        "store": store,
+        "shape": [dataset.n_base, *dataset.image_shape],
+        "rows": digest_arrays({"ids": dataset.ids} | ({} if dataset.units is None else {"units": dataset.units})),
+        "table": dataset.table.digest(),
+        "fingerprint": dataset.fingerprint,
+        "originals": files,
+        "pillow": installed("pillow"),
+    }
+    return reading, digest(identity)
+
+
+def _write(source: Preparable, reading: Reading, identity: str, store: str, work: Path, workers: int, tell: Progress) -> int:
+    """Write all files of the copy into `work`/copy. The number of rows that an earlier call had written."""
+    dataset, shape, n = reading.dataset, reading.dataset.image_shape, reading.dataset.n_base
+    assert shape is not None
+    size = chunk_rows(shape)
+    chunks = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
+    head = array_header(n, shape) if store == "array" else b""
+    with writing(work):
+        kept = resumed(work, PIXELS[store], identity.encode(), head, [len(chunk) for chunk in chunks])
+        done = before = sum(len(rows) for _, rows in kept)
+        needed, free = (n - before) * int(np.prod(shape)), shutil.disk_usage(work).free
+        if store == "array" and needed > free:
+            sizes = f"{needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free"
+            raise DataError(f"preparing {owner(source)} takes {sizes}")
+        chunks, folder = chunks[len(kept) :], work / "copy"
+        with open(folder / PIXELS[store], "ab", buffering=0) as pixels, open(work / "progress", "ab", buffering=0) as progress:
+            for chunk, (data, digits, rows) in zip(chunks, _chunks(dataset, chunks, store, workers, owner(source)), strict=True):
+                tell("preparing", done, n)
+                append(pixels, data)
+                append(progress, bytes.fromhex(digits) + rows.tobytes())
+                kept.append((digits, rows))
+                done += len(chunk)
+        tell("preparing", n, n)
+        rows, checksums = np.concatenate([rows for _, rows in kept]), [digits for digits, _ in kept]
+        if store == "jpeg":
+            np.save(folder / OFFSETS, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows["bytes"], dtype=np.int64)]))
+        arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": np.ascontiguousarray(rows["content"])}
+        if not np.array_equal(dataset.ids, np.arange(n)):
+            arrays["ids"] = dataset.ids
+        if dataset.units is not None:
+            arrays["units"] = dataset.units
+        np.savez(folder / ATTRIBUTES, **arrays)
+        names = [ATTRIBUTES] if store == "array" else [ATTRIBUTES, OFFSETS]
+        copy = Copy(
+            folder=folder,
+            source=owner(source),
+            name=dataset.name,
+            version=version_of(source),
+            settings=copy_settings(source),
+            store=store,
+            n_rows=n,
+            image_shape=shape,
+            attributes=[{"name": item.name, "values": list(item.values)} for item in dataset.table.attributes],
+            parts=dict(reading.parts),
+            totals=dict(source.totals()),
+            fingerprint=fingerprint_of(dataset, store, checksums),
+            files={name: (folder / name).stat().st_size for name in [*names, PIXELS[store]]},
+            chunk_rows=size,
+            file_checksums={name: checksum((folder / name).read_bytes()) for name in names},
+            checksums=checksums,
+        )
+        (folder / CARD).write_text(json.dumps(copy.to_json(), indent=1), encoding="utf-8")
+    return before
+
+
+def _chunks(dataset: AttributedDataset, chunks: list[NDArray[np.int64]], store: str, workers: int, name: str) -> Iterator[Chunk]:
+    """What is written for each chunk, in order, made by several threads a few chunks ahead."""
+    waiting: deque[Future[Chunk]] = deque()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="crosswind-prepare")
+    try:
+        for chunk in chunks:
+            waiting.append(pool.submit(_chunk, dataset, chunk, store, name))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _chunk(dataset: AttributedDataset, rows: NDArray[np.int64], store: str, name: str) -> Chunk:
+    with _reading(name, f"rows {rows[0]} to {rows[-1]}"):
+        pixels = np.ascontiguousarray(dataset.pixels(rows))
+    kept = np.zeros(len(rows), ROW)
+    kept["content"], kept["bytes"] = contents(pixels), pixels[0].size
+    data: Any = pixels.reshape(-1).data
+    if store == "jpeg":
+        pictures = [jpeg_bytes(picture) for picture in pixels]
+        kept["bytes"] = [len(picture) for picture in pictures]
+        data = b"".join(pictures)
+    return data, checksum(data), kept

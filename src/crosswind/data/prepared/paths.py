@@ -1,0 +1,200 @@
+"""Where prepared copies lie, what they are called, and which sources can be loaded at once; no copy is opened for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from crosswind.core.cards import Card, Original
+from crosswind.core.errors import DataError
+from crosswind.core.knobs import knobs_of
+from crosswind.core.registry import Facts, facts
+
+if TYPE_CHECKING:
+    from crosswind.data.dataset import AttributedDataset
+
+ROOT_VARIABLE = "CROSSWIND_DATA"
+"""The environment variable that names the folder of prepared data."""
+CARD = "prepared.json"
+FORMAT = 2
+"""The version of the layout of prepared copies; a copy of another one is made anew."""
+LONGEST_NAME = 120
+MOST_WORDS = 30
+
+
+class Reading(Protocol):
+    """What a source reads from its original files: the rows of all parts, and the number of rows of each part."""
+
+    @property
+    def dataset(self) -> AttributedDataset:
+        """The rows of all parts."""
+
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """Part -> rows found."""
+
+
+class Preparable(Protocol):
+    """What preparing needs of a source; its attributes and methods are those of a prepared source."""
+
+    card: ClassVar[Card]
+    after: ClassVar[tuple[str, ...]]
+    copy: ClassVar[str]
+    own: ClassVar[tuple[str, ...]]
+
+    @property
+    def root(self) -> str | None: ...  # noqa: D102
+    def originals(self) -> tuple[Original, ...]: ...  # noqa: D102
+    def totals(self) -> Mapping[str, int]: ...  # noqa: D102
+    def places(self, folder: Path) -> tuple[Path, ...]: ...  # noqa: D102
+    def missing(self, folder: Path) -> tuple[Original, ...]: ...  # noqa: D102
+    def read(self, folder: Path) -> Reading: ...  # noqa: D102
+
+
+def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else ~/.cache/crosswind/data; always absolute."""
+    given = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
+    try:
+        if "\0" in str(given):
+            raise ValueError("its name holds a zero byte")
+        return Path(os.path.abspath(Path(given).expanduser()))
+    except (RuntimeError, ValueError) as error:  # no home
+        raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
+
+
+def owner(source: Preparable) -> str:
+    """The name under which the copy of a source lies: its own, or that of the source it shares the copy with."""
+    return source.copy or _name(source)
+
+
+def copy_settings(source: Preparable) -> dict[str, Any]:
+    """The knobs that decide what is in the copy, with their values; paths of the user's own files are absolute."""
+    settings = {
+        item.name: getattr(source, item.name) for item in knobs_of(type(source)) if item.name not in ("root", *source.after)
+    }
+    for name in source.own:
+        if isinstance(settings[name], str):
+            settings[name] = os.path.abspath(Path(settings[name]).expanduser())
+    return settings
+
+
+def copy_folder(source: Preparable, root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of the source's copy: its name, with every setting that is not the default as `-knob=value`."""
+    whole = "-".join([owner(source), *_changed(source)])
+    # The name of a folder may not hold every character, and its length is limited.
+    plain = re.sub(r"[^A-Za-z0-9._=-]", "-", whole)
+    if plain != whole or len(plain) > LONGEST_NAME:
+        from crosswind.core.types import digest
+
+        plain = f"{plain[:LONGEST_NAME]}-{digest(copy_settings(source), 8)}"
+    return root_folder(source.root if root is None else root) / plain
+
+
+def origin_of(source: Preparable) -> str:
+    """The name of the collection that a copy's rows are taken from: the same whatever the size of the pictures."""
+    return "-".join([owner(source), *(setting for setting in _changed(source) if not setting.startswith("size="))])
+
+
+def version_of(source: Preparable) -> int:
+    """The version of what the source reads; a copy of an older one is made anew."""
+    return facts("sources", owner(source)).version
+
+
+def command(source: Preparable, root: str | os.PathLike[str] | None = None, *words: str) -> str:
+    """The command that makes the source's copy, as errors name it."""
+    parts = ["crosswind", "prepare", _name(source), "--root", str(root_folder(source.root if root is None else root))]
+    for setting in _changed(source):
+        parts += ["--set", setting]
+    return shlex.join([*parts, *words])
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The JSON card of a copy; `OSError` where there is none, `ValueError` for one that is no card."""
+    try:
+        values = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(values, dict) or not isinstance(values.get("format"), int):
+        raise ValueError("is not the card of a prepared copy")
+    return values
+
+
+def copies_under(root: Path) -> list[dict[str, Any]]:
+    """The cards, with `folder`, of all whole copies of this format in a folder; nothing for a folder that cannot be read."""
+    found = []
+    try:
+        folders = sorted(place for place in root.iterdir() if not place.name.startswith("."))
+    except OSError:
+        return []
+    for folder in folders:
+        try:
+            card = read_card(folder)
+            whole = all((folder / name).stat().st_size == size for name, size in card["files"].items())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        if whole and card["format"] == FORMAT and isinstance(card.get("source"), str) and isinstance(card.get("settings"), dict):
+            found.append({**card, "folder": str(folder)})
+    return found
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Whether a source can be loaded at once.
+
+    `word`: `always` (drawn, built in, or of files that the user names), `ready` (its copy of default settings is there), `in part`
+    (only copies with other settings) or `no`. `copies`: folder, settings and those `other` than the default of each copy.
+    """
+
+    word: str
+    copies: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The word, with the settings of the copies that are not the default ones; their number where that would be long."""
+        others = [", ".join(f"{name}={value}" for name, value in item["other"].items()) for item in self.copies if item["other"]]
+        words = "; ".join(others)
+        if len(words) > MOST_WORDS:
+            words = f"{len(others)} with settings"
+        return f"{self.word} ({words})" if others else self.word
+
+
+def is_prepared(known: Facts) -> bool:
+    """Whether a source is loaded from a prepared copy."""
+    return any(item.name == "root" for item in known.knobs)
+
+
+def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
+    """How ready each source is, by name. Reads the cards under `root` and the sizes of the copies' files."""
+    there = copies_under(root)
+    found = {}
+    for known in sources:
+        always = not is_prepared(known) or bool(known.own) or (known.card is not None and known.card.drawn)
+        of = facts("sources", known.copy) if known.copy else known
+        defaults = {item.name: item.default for item in of.knobs}
+        copies = []
+        for card in there if is_prepared(known) else []:
+            if card["source"] == of.name and card.get("version") == of.version:
+                other = {name: value for name, value in card["settings"].items() if value != defaults.get(name)}
+                copies.append({"folder": card["folder"], "settings": card["settings"], "other": other})
+        ready = "ready" if any(not item["other"] for item in copies) else "in part" if copies else "no"
+        found[known.name] = Readiness("always" if always else ready, tuple(copies))
+    return found
+
+
+def _name(source: Preparable) -> str:
+    return str(getattr(type(source), "registered_name", type(source).__name__))
+
+
+def _changed(source: Preparable) -> list[str]:
+    """`knob=value` for every setting of the copy that is not the default."""
+    from crosswind.core.types import canonical
+
+    defaults = {item.name: item.default for item in knobs_of(type(source))}
+    changed = [(name, value) for name, value in copy_settings(source).items() if value != defaults[name]]
+    return [f"{name}={value if isinstance(value, str) else canonical(value)}" for name, value in changed]

@@ -1,0 +1,63 @@
+"""A Python function that answers."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crosswind.core.errors import InputError, one_line
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.outside import Answers, Outside, asked
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet
+
+
+@register("callable", kind="model")
+@dataclass(frozen=True)
+class Function(Outside):
+    """A Python function that is given a batch of inputs and returns logits or labels.
+
+    It takes images as a numpy array uint8 [n, h, w, c] and returns float [n, k] in the order of the classes, or labels [n] by
+    number or by name. The module is a file, beside the study or by its path, or one that is installed. Jobs are done anew when its
+    file has changed, or `version`: raise that when something else did that the function reads.
+    """
+
+    function: str = knob(doc="module:function, or FILE.py:function")
+    batch: int = knob(256, domain="[1, inf)", doc="inputs that it is given at once")
+    version: int = knob(1, domain="[0, inf)", doc="of what the function reads besides its own file")
+
+    built = Form(trained=False, files=("function",))
+
+    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+        """See `Outside.answer`."""
+        return asked(load_function(self.function), rows, dataset, class_names, self.batch, self.function)
+
+
+def load_function(name: str) -> Callable[[Any], Any]:
+    """The function that `module:function` or `FILE.py:function` names. Raises `InputError`."""
+    module, _, function = name.rpartition(":")
+    try:
+        if module.endswith(".py"):
+            path = Path(module)
+            if str(path.parent) not in sys.path:
+                sys.path.insert(0, str(path.parent))  # what stands beside it can be imported by it
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            assert spec is not None and spec.loader is not None
+            made = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(made)
+        else:
+            made = importlib.import_module(module)
+    except Exception as error:  # whatever the code of somebody else does when it is imported
+        raise InputError(name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}") from error
+    found = getattr(made, function, None)
+    if not callable(found):
+        raise InputError(name, f"there is no function {function!r} in {module}")
+    return found

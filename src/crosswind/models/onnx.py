@@ -1,0 +1,80 @@
+"""A network in an ONNX file, run by ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, one_line
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.outside import Answers, Outside, asked
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet
+
+MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's channels, for values in [0, 1]."""
+
+
+@register("onnx", kind="model")
+@dataclass(frozen=True)
+class Onnx(Outside):
+    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, its first output gives logits or
+    labels.
+
+    Logits are float [n, k] in the order of the classes, labels integers [n]. It runs on the processor with one thread.
+    """
+
+    path: str = knob(doc="ONNX file")
+    scale: str = knob(
+        "centred",
+        domain="{centred, unit, imagenet, bytes}",
+        doc="what it takes of a pixel: (-1, 1), [0, 1], by ImageNet's channels, or 0 to 255",
+    )
+    layout: str = knob("nchw", domain="{nchw, nhwc}", doc="the order of its input's axes")
+    batch: int = knob(256, domain="[1, inf)", doc="images that it is given at once")
+
+    built = Form(trained=False, files=("path",))
+    extra = "onnx"
+
+    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+        """See `Outside.answer`."""
+        import onnxruntime
+
+        name, options = Path(self.path).name, onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            session = onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its own kinds, a dozen of them
+            raise DataError(f"{name} cannot be read as ONNX ({one_line(str(error), 200)})") from None
+        first = session.get_inputs()[0]
+
+        def run(x: NDArray[np.uint8]) -> Any:
+            try:
+                return session.run(None, {first.name: self._scaled(x)})[0]
+            except Exception as error:
+                raise DataError(f"{name} does not take these inputs ({one_line(str(error), 200)})") from None
+
+        return asked(run, rows, dataset, class_names, self.batch, name)
+
+    def _scaled(self, x: NDArray[np.uint8]) -> NDArray[Any]:
+        if self.layout == "nchw":
+            x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+        if self.scale == "bytes":
+            return x
+        if self.scale == "centred":
+            return x * np.float32(2 / 255) - np.float32(1)
+        unit = x * np.float32(1 / 255)
+        if self.scale == "unit":
+            return unit
+        shape = (1, -1, 1, 1) if self.layout == "nchw" else (1, 1, 1, -1)
+        means, deviations = (np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS))
+        return (unit - means) / deviations

@@ -1,0 +1,90 @@
+"""Models that answer without being trained here: what one is asked, and how its file is found. Imports no torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, shown
+from crosswind.core.knobs import Form
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import evaluation_images
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet
+
+Answers = tuple[NDArray[np.int64], NDArray[np.float32] | None]
+"""Predicted classes int64 [n], -1 for an answer that is none of them; logits float32 [n, k], or None where there are none."""
+
+
+class Outside(ABC):
+    """A registered model that is not trained here; subclasses are frozen dataclasses whose fields are knobs.
+
+    `built` declares `trained=False`, and in `files` the knobs that name files, whose hashes are part of a job's key.
+    """
+
+    built: ClassVar[Form] = Form(trained=False)
+
+    @abstractmethod
+    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+        """What the model says of every row, in their order. `dataset` holds the rows. Raises `DataError`."""
+
+
+def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[np.uint8]]:
+    """The inputs of the rows in batches of at most `size`: images uint8 [m, h, w, c], as in every evaluation."""
+    for start in range(0, len(rows.rows), size):
+        yield evaluation_images(dataset, rows.rows[start : start + size])
+
+
+def asked(
+    model: Callable[[NDArray[np.uint8]], Any],
+    rows: RowSet,
+    dataset: AttributedDataset,
+    class_names: Sequence[str],
+    size: int,
+    name: str,
+) -> Answers:
+    """The answers of a function from inputs to logits [m, k] or to labels [m], asked for `size` rows at a time.
+
+    `name` is what errors call the model. Raises `DataError` for an answer of another shape and for a label that is no class.
+    """
+    found, logits = [], []
+    for x in inputs(rows, dataset, size):
+        said = _array(model(x))
+        if said.shape == (len(x), len(class_names)) and said.dtype.kind in "fiu":
+            logits.append(said.astype(np.float32))
+            found.append(said.argmax(1).astype(np.int64))
+        elif said.shape == (len(x),):
+            found.append(codes(said, class_names, name))
+        else:
+            raise DataError(
+                f"{name} answered {len(x)} inputs by {said.dtype} {said.shape}; it must give logits [{len(x)}, {len(class_names)}] "
+                f"or labels [{len(x)}]"
+            )
+    if logits and len(logits) < len(found):
+        raise DataError(f"{name} gave logits for some batches and labels for others")
+    return np.concatenate(found), np.concatenate(logits) if logits else None
+
+
+def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArray[np.int64]:
+    """Classes by number (integers, -1 for none) or by name (text, empty for none) as int64. Raises `DataError` for another."""
+    if labels.dtype.kind in "iu":
+        found = labels.astype(np.int64)
+        wrong = (found < -1) | (found >= len(class_names))
+    else:
+        known = {"": -1, **{word: code for code, word in enumerate(class_names)}}
+        found = np.array([known.get(str(label), -2) for label in labels.tolist()], dtype=np.int64)
+        wrong = found == -2
+    if wrong.any():
+        valid = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
+        raise DataError(f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no class (valid: {valid})")
+    return found
+
+
+def _array(said: Any) -> NDArray[Any]:
+    # A tensor of torch: numpy takes it from the CPU, without its graph.
+    return np.asarray(said.detach().cpu() if hasattr(said, "detach") else said)

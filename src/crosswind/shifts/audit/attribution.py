@@ -1,0 +1,318 @@
+"""Which attributes' weights are needed to make training's table out of the target's, and what each needed one does.
+
+First attributes are taken up, the most significant first, each with weights on its values or on its pairs of class and value, until
+no other is needed beside them; those that the others made superfluous are dropped again. Then the weights of each attribute are
+told apart, given all others: weights on its values alone are low-data drift; weights that favour different values in different
+classes are a spurious correlation; weights that are low in every class, though unequally so, are low-data drift by class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.shifts.audit.loglinear import Factor, Fit, Pool, fit, log_tail, rake, score_test
+from crosswind.shifts.audit.measures import cramers_v, total_variation
+
+Floats = NDArray[np.float64]
+
+LOW = 0.8
+"""A value whose odds fall below this part of what the others imply may be a low value."""
+SURE = 2.5
+"""Standard errors by which one value of one class must differ to count as higher or lower."""
+HINT = math.log(0.01)
+"""Pairs that hint at a correlation at this level are let explain the values first."""
+CLEARLY = 4.0
+"""The difference of log likelihoods from which one of two explanations is taken and not the attribute's."""
+
+
+@final
+@dataclass(eq=False)
+class Part:
+    """What was found of one attribute, given the others (the label is axis 0 and has only the second half).
+
+    `v_left`: V in training less what the others and the attribute's own value weights imply, and `log_p_v` of the pairs' weights;
+    `low`: values low in every class; `matched` bool [classes, values]: the pairs that training favours. `tv_left`: the total
+    variation of training's shares and those that the others imply, and `log_p_tv` of the value weights; `drifts`: these count.
+    `with_label`: value weights and the label's shift explain each other.
+    """
+
+    axis: int
+    v_left: float = 0.0
+    log_p_v: float = 0.0
+    low: list[int] = field(default_factory=list)
+    matched: NDArray[np.bool_] | None = None
+    tv_left: float = 0.0
+    log_p_tv: float = 0.0
+    drifts: bool = False
+    with_label: bool = False
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """`taken`: the attributes' axes, "main" or "cross"; `parts` by axis; `sources(axis)`: those taken that move it, most first."""
+
+    taken: dict[int, str]
+    parts: dict[int, Part]
+    sources: Callable[[int], list[int]]
+
+
+class _Search:
+    def __init__(self, pool: Pool, level: float, least_v: float, least_tv: float, gaps: frozenset[int]) -> None:
+        self.pool, self.least_v, self.least_tv, self.gaps = pool, least_v, least_tv, gaps
+        self.axes = [axis for axis in range(1, len(pool.sizes)) if pool.sizes[axis] > 1]
+        self.log_level = math.log(level / max(2 * len(self.axes), 1))
+        self.taken: dict[int, str] = {}
+        self.fits: dict[tuple[object, ...], Fit] = {}
+
+    def factors(self, taken: dict[int, str], label: bool = True) -> list[Factor]:
+        """The factors of the label and of the attributes taken."""
+        out = [self.pool.main(0)] if label and self.pool.sizes[0] > 1 else []
+        return out + [self.pool.cross(axis) if kind == "cross" else self.pool.main(axis) for axis, kind in taken.items()]
+
+    def without(self, axis: int) -> dict[int, str]:
+        """What was taken but for one attribute."""
+        return {other: kind for other, kind in self.taken.items() if other != axis}
+
+    def fit(self, taken: dict[int, str]) -> Fit:
+        """The fit of the label and the attributes taken, kept."""
+        key = tuple(sorted(taken.items()))
+        if key not in self.fits:
+            self.fits[key] = fit(self.pool, self.factors(taken))
+        return self.fits[key]
+
+    def take(self) -> None:
+        """Take attributes up until none is needed, drop those that are not needed any more."""
+        for _ in range(3 * len(self.axes) + 1):
+            fitted = self.fit(self.taken)
+            best: tuple[float, int, str] | None = None
+            for axis in self.axes:
+                for kind in ("main", "cross")[: self.pool.sizes[0]]:
+                    if self.taken.get(axis) in (kind, "cross"):
+                        continue
+                    factor = self.pool.main(axis) if kind == "main" else self.pool.cross(axis)
+                    found = score_test(self.pool, fitted, factor).log_p
+                    if found < self.log_level and (best is None or found < best[0] - 1e-6 * abs(best[0])):
+                        best = (found, axis, kind)
+            if best is None:
+                break
+            self.taken[best[1]] = best[2]
+        for axis in list(self.taken)[::-1]:
+            rest = self.without(axis)
+            fitted = self.fit(rest)
+            needs = {
+                kind: score_test(self.pool, fitted, self.pool.main(axis) if kind == "main" else self.pool.cross(axis)).log_p
+                for kind in ("main", "cross")
+            }
+            if min(needs.values()) >= self.log_level:
+                del self.taken[axis]
+            elif self.taken[axis] == "cross":
+                beside = self.fit({**rest, axis: "main"})
+                if score_test(self.pool, beside, self.pool.cross(axis)).log_p >= self.log_level:
+                    self.taken[axis] = "main"
+
+    def target_law(self, axis: int) -> Floats:
+        """The target's law by the rows of both tables: those of training count by how likely they are in the target."""
+        taken = {**self.taken, axis: "cross"} if axis else self.taken
+        law: Floats = self.pool.rows * (1 - self.fit(taken).p)
+        return law
+
+    @cached_property
+    def implied(self) -> Floats:
+        """The target's law with the weights of all attributes taken."""
+        return rake(self.pool, self.pool.target, self.factors(self.taken))
+
+    def quiet_part(self, axis: int) -> Part:
+        """An attribute that was not taken: what is left is chance, or too small for these rows."""
+        pool, fitted, implied = self.pool, self.fit(self.taken), self.implied
+        values, pairs = score_test(pool, fitted, pool.main(axis)), score_test(pool, fitted, pool.cross(axis))
+        statistic, freedom = max(pairs.statistic - values.statistic, 0.0), pairs.freedom - values.freedom
+        seen = pool.table(axis, pool.train)
+        own = rake(pool, implied, [pool.main(axis), *self.factors(self.taken)])
+        explained = pool.table(axis, own)
+        return Part(
+            axis,
+            v_left=float(cramers_v(seen) - cramers_v(explained, rows=_effective(pool.target, own))),
+            log_p_v=log_tail(statistic, freedom) if freedom > 0.1 else 0.0,
+            tv_left=float(total_variation(seen.sum(axis=0), pool.main(axis) @ implied)),
+            log_p_tv=values.log_p,
+        )
+
+    def part(self, axis: int) -> Part:
+        """The weights of an attribute that was taken, told apart."""
+        pool, part = self.pool, Part(axis)
+        others = self.factors(self.without(axis))
+        law = self.target_law(axis)
+        seen = pool.table(axis, pool.train)
+        n = float(seen.sum())
+        implied = rake(pool, law, others)
+        table = pool.table(axis, implied)
+        marginal = seen.sum(axis=0)
+        part.low = _low_values(seen, table, _effective(pool.rows, implied))
+        # The pairs, beside the attribute's own value weights and the low values' own by class.
+        own = [*others, pool.main(axis)]
+        if part.low and len(part.low) < pool.sizes[axis]:
+            level = np.zeros(table.shape, dtype=np.int64)
+            for place, value in enumerate(part.low):
+                level[:, value] = 1 + place * pool.sizes[0] + np.arange(pool.sizes[0])
+            own = [*own, pool.by_pair(axis, level)]
+        found = score_test(pool, fit(pool, own), pool.cross(axis))
+        part.log_p_v = found.log_p
+        raked = rake(pool, law, own)
+        explained = pool.table(axis, raked)
+        part.v_left = float(cramers_v(seen) - cramers_v(explained, rows=_effective(pool.rows, raked)))
+        correlated = found.log_p < self.log_level
+        # The values, beside the matched pairs where there are such.
+        beside = others
+        if correlated or (found.log_p < HINT and part.v_left >= self.least_v / 2):
+            matched, factor = self._matched(axis, law, others, by_class=True)
+            if factor.size > 1:
+                beside = [*others, factor]
+            if correlated:
+                part.low, part.matched = [], matched
+        fitted = fit(pool, beside)
+        part.log_p_tv = score_test(pool, fitted, pool.main(axis)).log_p
+        shares = rake(pool, law, beside)
+        if correlated and part.log_p_tv >= self.log_level:
+            self._beside_label(part, law, beside)
+            if part.with_label:
+                shares = rake(pool, law, beside[1:])
+        part.tv_left = float(total_variation(marginal / n, pool.main(axis) @ shares))
+        part.drifts = part.log_p_tv < self.log_level and part.tv_left >= self.least_tv
+        return part
+
+    def _matched(self, axis: int, law: Floats, others: list[Factor], by_class: bool) -> tuple[NDArray[np.bool_], Factor]:
+        """The pairs that training favours, and the factor they make.
+
+        Rows of a pair are taken as c s x what the others imply where the pair is matched and c x that elsewhere; c may differ by
+        class or not. s, c and the matched pairs are made to fit each other; a class without a matched pair keeps its highest.
+        """
+        seen = self.pool.table(axis, self.pool.train)
+        expected = self.pool.table(axis, rake(self.pool, law, others)) * seen.sum()
+        ratio = (seen + 0.5) / (expected + 0.5)
+        share = ratio / ((seen.sum(axis=1) + 0.5) / (expected.sum(axis=1) + 0.5))[:, None]
+        matched = share > 1
+        for _ in range(8):
+            if by_class or axis not in self.gaps:  # else the matched value of a class may be one that training never shows
+                matched[np.arange(len(seen)), share.argmax(axis=1)] = True
+            s = 3.0
+            scale = np.ones((len(seen), 1))
+            for _ in range(6):
+                mass = expected * np.where(matched, s, 1.0)
+                scale = (seen.sum(axis=1, keepdims=True) + 0.5) / (mass.sum(axis=1, keepdims=True) + 0.5)
+                if not by_class:
+                    scale = np.full_like(scale, seen.sum() / max(mass.sum(), 1e-9))
+                high = (seen[matched].sum() + 0.5) / ((scale * expected)[matched].sum() + 0.5)
+                low = (seen[~matched].sum() + 0.5) / ((scale * expected)[~matched].sum() + 0.5)
+                s = float(np.clip(high / low, 1.1, 1e3))
+            now = ratio / scale > (s - 1) / math.log(s)
+            if (now == matched).all():
+                break
+            matched = now
+        return matched, self.pool.by_pair(axis, matched.astype(np.int64))
+
+    def _beside_label(self, part: Part, law: Floats, beside: list[Factor]) -> None:
+        """A correlated attribute's values and the label can move as one: then both explain it, and the attribute is named."""
+        if self.pool.sizes[0] < 2:
+            return
+        rest = beside[1:]
+        alone = fit(self.pool, rest)
+        found = score_test(self.pool, alone, self.pool.main(part.axis))
+        if found.log_p >= self.log_level:
+            return
+        with_values = fit(self.pool, [*rest, self.pool.main(part.axis)])
+        with_label = fit(self.pool, [*rest, self.pool.main(0)])
+        # By the half of their parameters more that one has, its likelihood is larger by chance.
+        chance = (self.pool.sizes[0] - self.pool.sizes[part.axis]) / 2
+        if with_label.log_likelihood - with_values.log_likelihood - chance < CLEARLY:
+            part.with_label, part.log_p_tv = True, found.log_p
+
+    def label(self, parts: dict[int, Part]) -> Part:
+        """What is left of the label's shift when the attributes' weights are taken out."""
+        part = Part(0)
+        if self.pool.sizes[0] < 2:
+            return part
+        factors: list[Factor] = []
+        for axis in self.taken:
+            found = parts[axis]
+            if found.drifts or found.matched is None:
+                factors.append(self.pool.main(axis))
+                if found.low and len(found.low) < self.pool.sizes[axis]:
+                    # A low value may be rarer in one class than in another, which takes rows from that class.
+                    level = np.zeros((self.pool.sizes[0], self.pool.sizes[axis]), dtype=np.int64)
+                    level[:, found.low] = 1 + np.arange(self.pool.sizes[0])[:, None]
+                    factors.append(self.pool.by_pair(axis, level))
+        law = self.target_law(0)
+        correlated = [axis for axis in self.taken if parts[axis].matched is not None]
+        pairs = {axis: self._unmatched(axis, np.asarray(parts[axis].matched)) for axis in correlated}
+        for axis in correlated:
+            rest = [pairs[other] for other in correlated if other != axis]
+            pairs[axis] = self._unmatched(axis, self._matched(axis, law, [*factors, *rest], by_class=False)[0])
+        factors += [factor for factor in pairs.values() if factor.size > 1]
+        part.log_p_tv = score_test(self.pool, fit(self.pool, factors), self.pool.main(0)).log_p
+        law = rake(self.pool, law, factors)
+        label = self.pool.main(0)
+        part.tv_left = float(total_variation(label @ self.pool.train, label @ law))
+        return part
+
+    def _unmatched(self, axis: int, matched: NDArray[np.bool_]) -> Factor:
+        """One level for all matched pairs, and one a class for the others, which at one strength weigh more or less by class."""
+        return self.pool.by_pair(axis, np.where(matched, 0, 1 + np.arange(len(matched))[:, None]))
+
+    def sources(self, axis: int) -> list[int]:
+        """The attributes taken that move this one, those that move it most first."""
+        pool = self.pool
+        law = self.target_law(axis)
+        before, moved = pool.table(axis, law / law.sum()), []
+        for other, kind in self.taken.items():
+            if other != axis:
+                after = pool.table(axis, rake(pool, law, self.factors({other: kind}, label=False)))
+                moved.append((float(total_variation(before.ravel(), after.ravel())), other))
+        largest = max((distance for distance, _ in moved), default=0.0)
+        return [other for distance, other in sorted(moved, reverse=True) if distance >= max(0.4 * largest, 0.01)]
+
+
+def explain(
+    pool: Pool, level: float = 0.05, least_v: float = 0.1, least_tv: float = 0.05, gaps: frozenset[int] = frozenset()
+) -> Explanation:
+    """What each attribute's weights do, given all others. `level`: of all tests of a step together; `least_v`: see `Part`."""
+    search = _Search(pool, level, least_v, least_tv, gaps)
+    search.take()
+    parts = {axis: search.part(axis) if axis in search.taken else search.quiet_part(axis) for axis in search.axes}
+    parts[0] = search.label(parts)
+    return Explanation(search.taken, parts, search.sources)
+
+
+def _effective(rows: Floats, weight: Floats) -> float:
+    """The number of rows that `rows` are worth under weights: (sum of weights)^2 over the sum of their squares, row by row."""
+    squares = np.divide(weight * weight, rows, out=np.zeros_like(weight), where=rows > 0)
+    return float(weight.sum() ** 2 / max(float(squares.sum()), 1e-300))
+
+
+def _low_values(seen: Floats, table: Floats, rows: float) -> list[int]:
+    """The values that are low in training as a whole, and in no class clearly high: beside the other values of the class."""
+    n = seen.sum()
+    marginal, share = seen.sum(axis=0), table.sum(axis=0)
+    ratio = np.log((marginal + 0.5) / (n - marginal + 0.5)) - np.log((rows * share + 0.5) / (rows * (1 - share) + 0.5))
+    error = np.sqrt(1 / (marginal + 0.5) + 1 / (n - marginal + 0.5) + 1 / (rows * share + 0.5) + 1 / (rows * (1 - share) + 0.5))
+    low = [int(value) for value in np.flatnonzero((ratio < math.log(LOW)) & (ratio < -SURE * error))]
+    rest = [value for value in range(len(share)) if value not in low]
+    if not rest or not low:
+        return []
+    kept = []
+    for value in low:
+        high = np.log((seen[:, value] + 0.5) / (n * table[:, value] + 0.5)) - np.log(
+            (seen[:, rest].sum(axis=1) + 0.5) / (n * table[:, rest].sum(axis=1) + 0.5)
+        )
+        noise = 1 / (seen[:, value] + 0.5) + 1 / (rows * table[:, value] + 0.5)
+        noise += 1 / (seen[:, rest].sum(axis=1) + 0.5) + 1 / (rows * table[:, rest].sum(axis=1) + 0.5)
+        if not (high > SURE * np.sqrt(noise)).any():
+            kept.append(value)
+    return kept

@@ -1,0 +1,207 @@
+"""The two tables as codes, and the pool of their distinct rows that explanations are fitted to.
+
+Values that one side lacks are no weights but missing support: rows that carry them are set aside before weights are fitted, so
+what unseen values imply for all else is taken out. Values beyond the most frequent ones are pooled as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.shifts.audit.loglinear import Pool
+
+Ints = NDArray[np.int64]
+
+MOST_FITTED = 30_000
+"""Distinct rows of a pool; where there are more, as many rows are drawn for the explanation."""
+MOST_ROWS = 400_000
+"""Rows of both tables that distinct ones are looked for in."""
+MOST_LEVELS = 420
+"""Pairs of class and value that the explanation tells apart; beyond them the rarest values are taken together."""
+MOST_CLASSES, LEAST_VALUES = 40, 8
+"""Classes of the label, and values of an attribute that are kept however many classes there are."""
+FEWEST_SURE = 5
+"""Rows that a value must have on one side to be called absent from the other, however many rows that has."""
+FEWEST_LEFT = 50
+"""Rows of each side that must be left when rows of unseen values are set aside."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One attribute of both tables: the names of its values and the code of each row, int64 [n] and [m]."""
+
+    name: str
+    values: tuple[str, ...]
+    train: Ints
+    target: Ints
+
+    def counts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Rows of each value in training and in the target."""
+        size = len(self.values)
+        return np.bincount(self.train, minlength=size).astype(np.float64), np.bincount(self.target, minlength=size).astype(
+            np.float64
+        )
+
+
+@final
+@dataclass(eq=False)
+class Unseen:
+    """Values of one column that one side lacks.
+
+    `codes`: in the target and not in training, `only`: the other way round; `sure` and `only_sure`: those too frequent for chance.
+    Of the `rows` of the target that carry `codes`, `left` carry no value whose absence was found before; `log_p` is of chance
+    alone, in logarithms. `source`: the column whose unseen values most of these rows carry.
+    """
+
+    codes: list[int] = field(default_factory=list)
+    only: list[int] = field(default_factory=list)
+    rows: int = 0
+    left: int = 0
+    log_p: float = 0.0
+    sure: list[int] = field(default_factory=list)
+    only_sure: list[int] = field(default_factory=list)
+    source: int | None = None
+
+
+def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
+    """The values that one side lacks, column by column; where columns lack them in the same rows, the one of most rows comes first.
+
+    That none of n training rows has a value that b of m target rows have is, with equal shares, as likely as (m / (n + m))^b at
+    most; each column's smallest is taken times its number of values. `level`: the chance that any value is called `sure` wrongly.
+    """
+    found = [Unseen() for _ in columns]
+    masks: dict[int, NDArray[np.bool_]] = {}
+    for place, column in enumerate(columns):
+        train, target = column.counts()
+        found[place].codes = np.flatnonzero((train == 0) & (target > 0)).tolist()
+        found[place].only = np.flatnonzero((target == 0) & (train > 0)).tolist()
+        need = math.log(3 * len(columns) * len(column.values) / level) / math.log1p(target.sum() / train.sum())
+        found[place].only_sure = [code for code in found[place].only if train[code] > max(need, FEWEST_SURE - 1)]
+        if found[place].codes:
+            masks[place] = np.isin(column.target, found[place].codes)
+            found[place].rows = int(masks[place].sum())
+    n, m = len(columns[0].train), len(columns[0].target)
+    taken = np.zeros(m, dtype=bool)
+    by: list[int] = []
+    for place in sorted(masks, key=lambda place: (-found[place].rows, place == 0, place)):
+        item, column = found[place], columns[place]
+        fresh = ~taken
+        left = np.bincount(column.target[fresh & masks[place]], minlength=len(column.values))
+        item.left = int(left.sum())
+        # Of rows that carry other unseen values training has none whatever this column does.
+        rest = int(fresh.sum())
+        chance = math.log(rest / (n + rest)) if rest else 0.0
+        bound = math.log(len(column.values))
+        item.log_p = min(0.0, min((float(left[code]) * chance for code in item.codes), default=0.0) + bound)
+        # By Bonferroni over every test that the audit may make, so that Holm's method agrees.
+        enough = (math.log(level / (3 * len(columns))) - bound) / chance if chance else math.inf
+        item.sure = [code for code in item.codes if left[code] > max(enough, FEWEST_SURE - 1)]
+        if item.sure:
+            by.append(place)
+            taken |= masks[place]
+        elif by and item.left <= item.rows / 2:
+            shared = {other: int((masks[other] & masks[place]).sum()) for other in by}
+            item.source = max(shared, key=lambda other: shared[other])
+    return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """The pool, and which columns its axes are; `codes[axis][value]` is the level of each value of the column. `notes` in words."""
+
+    pool: Pool
+    places: tuple[int, ...]
+    levels: tuple[Ints, ...]
+    notes: tuple[str, ...]
+
+
+def pooled(columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.random.Generator) -> Pooled | None:
+    """The pool of the rows whose values both sides know; the first column is the label. None where too few rows are left.
+
+    A column whose unseen values would leave too few rows stays out of the pool.
+    """
+    train = np.ones(len(columns[0].train), dtype=bool)
+    target = np.ones(len(columns[0].target), dtype=bool)
+    least = [min(FEWEST_LEFT, len(side) / 2) for side in (train, target)]
+    places = []
+    lost = [float(np.isin(column.target, item.codes).mean()) for column, item in zip(columns, unseen, strict=True)]
+    gone = [float(np.isin(column.train, item.only).mean()) for column, item in zip(columns, unseen, strict=True)]
+    for place in sorted(range(len(columns)), key=lambda place: (place > 0, lost[place] + gone[place])):
+        fewer_train = train & ~np.isin(columns[place].train, unseen[place].only)
+        fewer_target = target & ~np.isin(columns[place].target, unseen[place].codes)
+        enough = min(fewer_train.sum() / least[0], fewer_target.sum() / least[1]) >= 1
+        if enough or place == 0:
+            train, target = fewer_train, fewer_target
+            places.append(place)
+    places.sort()
+    if not train.any() or not target.any():
+        return None
+    levels, notes, sizes, rows = [], [], [], []
+    label = columns[0]
+    both = [np.concatenate([columns[place].train[train], columns[place].target[target]]) for place in places]
+    classes = _kept(both[0], len(label.values), MOST_CLASSES)
+    for place, codes in zip(places, both, strict=True):
+        column = columns[place]
+        level = (
+            classes if place == 0 else _kept(codes, len(column.values), max(LEAST_VALUES, MOST_LEVELS // int(classes.max() + 1)))
+        )
+        if (np.bincount(level[np.unique(codes)]) > 1).any():
+            notes.append(f"the rarest values of {column.name} were taken together")
+        levels.append(level)
+        sizes.append(int(level.max()) + 1)
+        rows.append(level[codes])
+    n, m = int(train.sum()), int(target.sum())
+    side = np.arange(n + m) < n
+    stacked = np.stack(rows)
+    if n + m > MOST_ROWS:
+        drawn = generator.random(n + m) < MOST_ROWS / (n + m)
+        stacked, side = stacked[:, drawn], side[drawn]
+        if side.all() or not side.any():
+            return None
+    codes, first = _distinct(stacked, sizes)
+    if codes.shape[1] > MOST_FITTED:
+        drawn = generator.random(stacked.shape[1]) < MOST_FITTED / stacked.shape[1]
+        stacked, side = stacked[:, drawn], side[drawn]
+        codes, first = _distinct(stacked, sizes)
+    if stacked.shape[1] < n + m:
+        notes.append(f"{stacked.shape[1]:,} of {n + m:,} rows were drawn to tell what follows from what")
+    size = codes.shape[1]
+    pool = Pool(
+        codes,
+        tuple(sizes),
+        np.bincount(first[side], minlength=size).astype(np.float64),
+        np.bincount(first[~side], minlength=size).astype(np.float64),
+    )
+    return Pooled(pool, tuple(places), tuple(levels), tuple(notes))
+
+
+def _kept(codes: Ints, size: int, most: int) -> Ints:
+    """The level of each of `size` values: its own for the most frequent, the last one for all others; absent values too."""
+    counts = np.bincount(codes, minlength=size)
+    present = np.flatnonzero(counts)
+    frequent = present if len(present) <= most else np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+    level = np.full(size, len(frequent) if len(frequent) < len(present) else 0, dtype=np.int64)
+    level[frequent] = np.arange(len(frequent))
+    return level
+
+
+def _distinct(rows: Ints, sizes: Sequence[int]) -> tuple[Ints, Ints]:
+    """The distinct columns of `rows` [axes, n] and the number of each row's own."""
+    number = np.zeros(rows.shape[1], dtype=np.int64)
+    top = 1
+    for axis, size in zip(rows, sizes, strict=True):
+        if top * size > 2**62:  # too many combinations for one number: count those that there are
+            _, number = np.unique(number, return_inverse=True)
+            top = int(number.max()) + 1
+        number = number * size + axis
+        top *= size
+    _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
+    return rows[:, first], inverse.ravel()

@@ -1,0 +1,201 @@
+"""The ratio of two laws as a product of factors: how often training shows a row, beside the target.
+
+Both tables are counted together, by distinct row: `train[i]` and `target[i]` rows carry the same values. That a row of the pool
+comes from training has the probability p, and under weights on cells log(p / (1 - p)) is a sum of one number for each level of
+each factor (Qin 1998): so a logistic regression on factors estimates the weights, and Rao's score test says whether a further
+factor is needed beside those in the model. A factor is an integer level for each distinct row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RIDGE = 0.02
+"""The weight of the squared parameters: keeps them finite where a level was seen on one side only."""
+SPARSE = 1.0
+"""Added to the variance of every direction of a test: where a row or less is expected, one more is no wonder."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """`level` int64 [m], each in [0, size)."""
+
+    level: Ints
+    size: int
+
+    def __matmul__(self, values: Floats) -> Floats:
+        """The sum of `values` [m] over each level: float64 [size]."""
+        out: Floats = np.bincount(self.level, values, self.size).astype(np.float64, copy=False)
+        return out
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Distinct rows of both tables: `codes` int64 [1 + attributes, m], the label first; `train`, `target` float64 [m]."""
+
+    codes: Ints
+    sizes: tuple[int, ...]
+    train: Floats
+    target: Floats
+
+    @property
+    def rows(self) -> Floats:
+        """The number of rows of both tables: float64 [m]."""
+        return self.train + self.target
+
+    def main(self, axis: int) -> Factor:
+        """The values of the label (0) or an attribute."""
+        return Factor(self.codes[axis], self.sizes[axis])
+
+    def cross(self, axis: int) -> Factor:
+        """The pairs of class and value."""
+        return Factor(self.codes[0] * self.sizes[axis] + self.codes[axis], self.sizes[0] * self.sizes[axis])
+
+    def by_pair(self, axis: int, level: NDArray[np.integer]) -> Factor:
+        """The level that a table [classes, values] gives to each pair."""
+        return Factor(np.asarray(level, dtype=np.int64)[self.codes[0], self.codes[axis]], int(level.max()) + 1)
+
+    def table(self, axis: int, values: Floats) -> Floats:
+        """Sums of `values` [m] by class and value: float64 [classes, values]."""
+        return (self.cross(axis) @ values).reshape(self.sizes[0], self.sizes[axis])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted product: `p` float64 [m], the factors, the inverse of their information, and the log likelihood."""
+
+    p: Floats
+    factors: tuple[Factor, ...]
+    inverse: Floats
+    log_likelihood: float
+
+
+@final
+@dataclass(frozen=True)
+class Test:
+    """A score test: statistic, degrees of freedom and the natural logarithm of its p-value."""
+
+    statistic: float
+    freedom: float
+    log_p: float
+
+
+def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
+    """The most likely product of `factors`, by Newton's method with halved steps; a constant is always in it."""
+    rows, train = pool.rows, pool.train
+    factors = (Factor(np.zeros(len(rows), dtype=np.int64), 1), *factors)
+    sizes = [factor.size for factor in factors]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    theta = np.zeros(starts[-1])
+    share = train.sum() / rows.sum()
+    theta[0] = math.log(share / (1 - share))
+    penalty = np.full(len(theta), RIDGE)
+    penalty[0] = 1e-9
+
+    def predictor(theta: Floats) -> Floats:
+        total = np.zeros(len(rows))
+        for factor, start in zip(factors, starts[:-1], strict=True):
+            total += theta[start + factor.level]
+        return np.clip(total, -30, 30)
+
+    def likelihood(eta: Floats, theta: Floats) -> float:
+        return float(train @ eta - rows @ np.log1p(np.exp(eta)) - 0.5 * penalty @ (theta * theta))
+
+    eta = predictor(theta)
+    now = likelihood(eta, theta)
+    information = np.eye(len(theta))
+    for _ in range(40):
+        p = 1 / (1 + np.exp(-eta))
+        information = _information(factors, starts, rows * p * (1 - p))
+        information[np.diag_indices(len(theta))] += penalty
+        gradient = np.concatenate([factor @ (train - rows * p) for factor in factors]) - penalty * theta
+        step = np.linalg.solve(information, gradient)
+        for _ in range(12):
+            there = predictor(theta + step)
+            then = likelihood(there, theta + step)
+            if then >= now - 1e-9:
+                break
+            step = step / 2
+        gain = then - now
+        theta, eta, now = theta + step, there, then
+        if gain < 1e-5:
+            break
+    p = 1 / (1 + np.exp(-eta))
+    information = _information(factors, starts, rows * p * (1 - p))
+    information[np.diag_indices(len(theta))] += penalty
+    inverse = np.linalg.inv(information).astype(np.float64, copy=False)
+    return Fit(p, tuple(factors), inverse, now)
+
+
+def _information(factors: Sequence[Factor], starts: Ints, weight: Floats) -> Floats:
+    out = np.zeros((starts[-1], starts[-1]))
+    for i, one in enumerate(factors):
+        for j, other in enumerate(factors[: i + 1]):
+            block = np.bincount(one.level * other.size + other.level, weight, one.size * other.size).reshape(one.size, other.size)
+            out[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = block
+            out[starts[j] : starts[j + 1], starts[i] : starts[i + 1]] = block.T
+    return out
+
+
+def score_test(pool: Pool, fitted: Fit, factor: Factor) -> Test:
+    """Whether the pool asks for `factor` beside those of `fitted`."""
+    weight = pool.rows * fitted.p * (1 - fitted.p)
+    residual = factor @ (pool.train - pool.rows * fitted.p)
+    between = [
+        np.bincount(own.level * factor.size + factor.level, weight, own.size * factor.size).reshape(own.size, factor.size)
+        for own in fitted.factors
+    ]
+    shared = np.concatenate(between)
+    variance = np.diag(factor @ weight) - shared.T @ fitted.inverse @ shared
+    size, direction = np.linalg.eigh((variance + variance.T) / 2)
+    size = np.where(size > 1e-6 * max(float(size[-1]), 1.0), size, 0.0)
+    statistic = float((np.where(size > 0, (direction.T @ residual) ** 2, 0.0) / (size + SPARSE)).sum())
+    freedom = float((size / (size + SPARSE)).sum())  # its expectation
+    return Test(statistic, freedom, log_tail(statistic, freedom) if freedom > 0.1 else 0.0)
+
+
+def log_tail(statistic: float, freedom: float) -> float:
+    """The logarithm of the probability that chi-squared with `freedom` exceeds `statistic`."""
+    from scipy.special import gammaincc
+
+    tail = float(gammaincc(freedom / 2, statistic / 2))
+    if tail > 1e-290:
+        return math.log(tail)
+    half = freedom / 2
+    return -statistic / 2 + (half - 1) * math.log(statistic / 2) - math.lgamma(half)  # the first term of its expansion
+
+
+def rake(pool: Pool, start: Floats, factors: Sequence[Factor], sweeps: int = 60) -> Floats:
+    """The law nearest to `start` [m] in which every factor has training's shares: float64 [m], sum 1.
+
+    Iterative proportional fitting (Deming and Stephan 1940). A level that `start` lacks stays without mass.
+    """
+    weight = start / start.sum()
+    train = pool.train / pool.train.sum()
+    goals = [factor @ train for factor in factors]
+    for _ in range(sweeps):
+        worst = 0.0
+        for factor, goal in zip(factors, goals, strict=True):
+            have = factor @ weight
+            scale = np.divide(goal, have, out=np.zeros_like(goal), where=have > 0)
+            worst = max(worst, float(np.abs(have - goal)[have > 0].max(initial=0)))
+            weight = weight * scale[factor.level]
+        total = weight.sum()
+        if total <= 0:
+            return start / start.sum()
+        weight = weight / total
+        if worst < 1e-5:
+            break
+    return weight

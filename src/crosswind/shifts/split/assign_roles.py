@@ -1,0 +1,320 @@
+"""Roles: which rows may train, validate and test. Dealt once per split seed, the same for all runs of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, InternalError
+from crosswind.core.seeds import hash64, seed_of
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import Cells, codes_of
+from crosswind.shifts.split.index import CellIndex, sorted_rows
+from crosswind.shifts.split.pictures import FREE, apart, held, joined_units, roles_elsewhere, share
+from crosswind.shifts.split.plan import ROLES, Roles, quota
+from crosswind.shifts.split.rounding import controlled_rounding, rounded_up
+
+_TEST, _VALIDATION, _TRAIN, _UNUSED = range(4)
+
+Counts = NDArray[np.int64]
+Turns = tuple[tuple[int, int | Fraction | None], ...]
+"""The roles that rows are dealt to in turn, and how many of a cell each takes: all that is left with None."""
+
+
+@final
+class Pool:
+    """The rows of one role: those of base cell c are `order()[starts[c] : starts[c] + sizes[c]]`."""
+
+    def __init__(self, cells: Cells, n_values: int, order: Callable[[], NDArray[np.int64]], starts: Counts, sizes: Counts) -> None:
+        self.cells, self.n_values, self.order, self.starts, self.sizes = cells, n_values, order, starts, sizes
+
+    @cached_property
+    def total(self) -> int:
+        """The number of base rows of the role."""
+        return int(self.sizes.sum())
+
+    def rows(self) -> NDArray[np.int64]:
+        """All base rows of the role, cell after cell."""
+        ends = np.cumsum(self.sizes)
+        return self.order()[np.arange(self.total) + np.repeat(self.starts - ends + self.sizes, self.sizes)]
+
+    def under(self, index: CellIndex) -> Pool:
+        """The same rows under other cells, for laws on attributes that are not the study's."""
+        rows = self.rows()
+        codes = index.codes[rows]
+        order = rows[np.argsort(codes, kind="stable")]
+        sizes = np.bincount(codes, minlength=index.n_cells)
+        return Pool(index.cells, index.n_values, lambda: order, np.cumsum(sizes) - sizes, sizes)
+
+
+@final
+class Deal:
+    """All rows of a data set dealt to roles.
+
+    `short` has, for each role, the cells with fewer rows than the role asked of each: base cell -> (wanted, got). `units` int64
+    [n]: what is dealt, rows or units; rows that show one picture are of one unit. `elsewhere`: the role that each row's picture
+    has in another data set (`roles_elsewhere`); such rows take it, or are left out. `official`: whether there is an official split.
+    `torn`: how many units have a picture in two of its parts, which is an `InputError` unless `allowed`.
+    """
+
+    def __init__(
+        self,
+        index: CellIndex,
+        dataset: AttributedDataset,
+        roles: Roles,
+        split_seed: int,
+        reads: frozenset[str],
+        allowed: bool = False,
+        elsewhere: NDArray[np.uint8] | None = None,
+    ) -> None:
+        self.index, self.seed = index, split_seed
+        self.kept: dict[object, Any] = {}  # evaluation sets drawn from it
+        self.short: dict[str, dict[int, tuple[int, int]]] = {role: {} for role in ROLES}
+        # One part of the rows for each role of an official split and one for those left out; otherwise a single part.
+        self._part = _official_parts(dataset, roles, "train" in reads)
+        self.official = self._part is not None
+        turns = _turns(roles, reads, self.official)
+        units, self.torn = joined_units(dataset), 0
+        if self._part is not None:
+            if dataset.units is not None:
+                _refuse_torn(dataset, dataset.units, self._part)
+            if units is not None:
+                read = [part for part, dealt in turns.items() if any(ROLES[role] in reads for role, _ in dealt)]
+                units, self.torn = apart(units, dataset, self._part, read)
+                if self.torn and not allowed:
+                    raise _overlap(dataset.name, "puts", self.torn, "in two parts")
+        units = dataset.units if units is None else units
+        self.units = dataset.ids if units is None else units
+        self.starts = np.zeros((3, index.n_cells), dtype=np.int64)
+        self.sizes = np.zeros((3, index.n_cells), dtype=np.int64)
+        if units is None and elsewhere is None:
+            self._deal_rows(turns)
+        else:
+            self._part = self._deal_units(turns, elsewhere)
+
+    def pool(self, role: str) -> Pool:
+        """The rows of a role."""
+        place = ROLES.index(role)
+        return Pool(self.index.cells, self.index.n_values, lambda: self.order, self.starts[place], self.sizes[place])
+
+    @cached_property
+    def roles(self) -> NDArray[np.uint8]:
+        """The role of each base row as its place in `ROLES`, 3 for none: uint8 [n]."""
+        out = np.full(len(self.index.codes), _UNUSED, dtype=np.uint8)
+        for place, role in enumerate(ROLES):
+            out[self.pool(role).rows()] = place
+        return out
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Base rows by cell, part and hash: int64 [n]. Made when rows are asked for: 15 to 20 ms for 737,280 rows."""
+        return sorted_rows(*self._codes(), hash64(self.units, seed_of(self.seed, "roles")))
+
+    def _codes(self) -> tuple[NDArray[Any], int]:
+        if self._part is None:
+            return self.index.codes, self.index.n_cells
+        return self.index.codes.astype(np.uint64) * np.uint64(4) + self._part, 4 * self.index.n_cells
+
+    def _deal_rows(self, turns: Mapping[int, Turns]) -> None:
+        codes, n_codes = self._codes()
+        counts = self.index.counts if self._part is None else np.bincount(codes.astype(np.int64), minlength=n_codes)
+        begins = np.cumsum(counts) - counts
+        for part, dealt in turns.items():
+            every = slice(None) if self._part is None else slice(part, None, 4)
+            left, begin = counts[every].copy(), begins[every].copy()
+            for role, wanted in dealt:
+                size = self._take(left, role, wanted)
+                self.starts[role], self.sizes[role] = begin, size
+                left -= size
+                begin += size
+
+    def _take(self, left: Counts, role: int, wanted: int | Fraction | None) -> Counts:
+        if wanted is None:
+            return left.copy()
+        if isinstance(wanted, int):
+            self._name_short(role, wanted, left)
+            return np.minimum(left, min(wanted, int(left.max(initial=0))))  # a quota may be more than 64 bits hold
+        if role == _TEST:
+            spread = left.reshape(self.index.base_shape).astype(np.float64) * float(wanted)
+            return controlled_rounding(spread, seed_of(self.seed, "test share")).ravel()
+        # Rounded up, or a small cell would never be validated on; but one row stays for training.
+        return np.minimum(rounded_up(left, wanted), np.maximum(left - 1, 0))
+
+    def _name_short(self, role: int, wanted: int, sizes: Counts) -> None:
+        for cell in np.flatnonzero(sizes < wanted):
+            self.short[ROLES[role]][int(cell)] = (wanted, int(sizes[cell]))
+
+    def _deal_units(self, turns: Mapping[int, Turns], elsewhere: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
+        """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns the role of each row.
+
+        Units that have a role `elsewhere` take it where their part of the rows may have it, and are left out where not.
+        """
+        n_cells, codes = self.index.n_cells, self.index.codes.astype(np.int64)
+        units, first, unit_of = np.unique(self.units, return_index=True, return_inverse=True)
+        home = np.full(len(units), n_cells, dtype=np.int64)
+        np.minimum.at(home, unit_of, codes)
+        at_home = np.bincount(unit_of, weights=codes == home[unit_of], minlength=len(units)).astype(np.int64)
+        part = np.zeros(len(units), dtype=np.uint8) if self._part is None else self._part[first]
+        role_of = np.full(len(units), _UNUSED, dtype=np.uint8)
+        if elsewhere is not None:
+            given = elsewhere[first]
+            may = np.zeros((4, 4), dtype=bool)
+            for one, dealt in turns.items():
+                may[one, [role for role, _ in dealt]] = True
+            known = given != FREE
+            role_of[known & may[part, given % 4]] = given[known & may[part, given % 4]]
+            part = np.where(known, np.uint8(_UNUSED), part)
+        hashes = hash64(units, seed_of(self.seed, "roles"))
+        for one, dealt in turns.items():
+            queue = np.flatnonzero(part == one)
+            queue = queue[np.lexsort((hashes[queue], home[queue]))]
+            for role, wanted in dealt:
+                counts = np.bincount(home[queue], minlength=n_cells)
+                begin = np.cumsum(counts) - counts
+                if isinstance(wanted, int):
+                    # Units are taken until the rows in their home cell reach the quota.
+                    rows = np.cumsum(at_home[queue])
+                    before_cell = np.concatenate([[0], rows])[begin]
+                    taken = rows - at_home[queue] - before_cell[home[queue]] < wanted
+                else:
+                    taken = np.arange(len(queue)) - begin[home[queue]] < self._take(counts, role, wanted)[home[queue]]
+                role_of[queue[taken]] = role
+                queue = queue[~taken]
+        roles = role_of[unit_of]
+        counts = np.bincount(codes * 4 + roles, minlength=4 * n_cells)
+        begins = np.cumsum(counts) - counts
+        for role in (_TEST, _VALIDATION, _TRAIN):
+            self.starts[role], self.sizes[role] = begins[role::4], counts[role::4]
+        for dealt in turns.values():
+            for role, wanted in dealt:
+                if isinstance(wanted, int):
+                    self._name_short(role, wanted, self.sizes[role])
+        return roles
+
+
+def deal_of(
+    index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str], allowed: bool = False
+) -> Deal:
+    """The deal of an index, made once for each roles, split seed and roles that are read, and kept with the index."""
+    key = ("deal", repr(roles), int(split_seed), reads, allowed)
+    if key not in index.kept:
+        made = Deal(index, dataset, roles, split_seed, reads, allowed)
+        if (made.sizes < 0).any() or (made.sizes.sum(axis=0) > index.counts).any():
+            raise InternalError("the deal of roles gives a cell more rows than it has, or fewer than none")
+        index.kept[key] = made
+    deal: Deal = index.kept[key]
+    return deal
+
+
+@final
+@dataclass(frozen=True)
+class Other:
+    """The deal of a data set that does not train.
+
+    `left_out`: rows that its sets lack because their pictures have another role in a data set dealt before. `overlap`: test rows
+    whose pictures train or validate there, where that is allowed. `changed`: whether its roles are others than on its own.
+    """
+
+    deal: Deal
+    left_out: int = 0
+    overlap: int = 0
+    changed: bool = False
+
+
+def deal_others(
+    main: tuple[AttributedDataset, Deal],
+    others: Mapping[str, tuple[AttributedDataset, CellIndex, frozenset[str]]],
+    roles: Roles,
+    split_seed: int,
+    allowed: bool,
+) -> dict[str, Other]:
+    """Deal data sets one after another: a picture keeps the role that it has in `main`, or in one of `others` dealt before.
+
+    `others`: data set, index of cells and the roles that sets read of it. With `allowed` each is dealt as if it were alone.
+    Raises `InputError` where an official split makes test rows of pictures that train or validate.
+    """
+    found: dict[str, Other] = {}
+    before = [main]
+    names = list(others)
+    for place, (name, (dataset, index, reads)) in enumerate(others.items()):
+        other = Other(deal_of(index, dataset, roles, split_seed, reads, allowed))
+        alone = other.deal
+        if allowed:
+            trains = np.logical_or.reduce([held(dataset, each, deal.roles) & 0b110 > 0 for each, deal in before])
+            other = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
+        else:
+            elsewhere = roles_elsewhere(dataset, ((each, deal.roles) for each, deal in before))
+            clash = (elsewhere != FREE) & (elsewhere != _TEST) & (alone.roles == _TEST)
+            if alone.official and "test" in reads and clash.any():
+                pictures = len(np.unique(alone.units[clash]))
+                raise _overlap(dataset.name, "tests on", pictures, "that train or validate in another data set")
+            # Pictures that a later data set shows too are dealt to all the roles that read either.
+            later = [others[each] for each in names[place + 1 :]]
+            wide = reads.union(*(more for each, _, more in later if not more <= reads and share(dataset, each)))
+            if (elsewhere != FREE).any() or wide != reads:
+                # What its own sets read has been judged where it was dealt alone.
+                deal = Deal(index, dataset, roles, split_seed, wide, allowed=True, elsewhere=elsewhere)
+                read = [role for role, word in enumerate(ROLES) if word in reads]
+                then, now = (np.where(np.isin(each.roles, read), each.roles, _UNUSED) for each in (alone, deal))
+                if (then != now).any():
+                    other = Other(deal, left_out=int(((then < _UNUSED) & (now == _UNUSED)).sum()), changed=True)
+        found[name] = other
+        before.append((dataset, other.deal))
+    return found
+
+
+def _overlap(name: str, does: str, number: int, which: str) -> InputError:
+    many = f"{number:,} picture{'s' if number != 1 else ''}"
+    way_out = "leave rows out (keep), or say overlap: allowed"
+    return InputError("overlap", f"the official split of {name!r} {does} {many} {which}; {way_out}")
+
+
+def _refuse_torn(dataset: AttributedDataset, units: NDArray[np.int64], part: NDArray[np.uint8]) -> None:
+    _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
+    torn = np.flatnonzero(part[first][unit_of] != part)
+    if torn.size:
+        raise InputError("roles.official", f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split")
+
+
+def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Turns]:
+    """What becomes of the rows of each part of a data set."""
+    test = None if roles.test is None else quota(roles.test, "roles.test")
+    validation = quota(roles.validation, "roles.validation")
+    trains = "train" in reads
+    if official:
+        turns: dict[int, Turns] = {_TEST: ((_TEST, test if trains else None),)}
+        if (roles.official or {}).get("validation") is not None:
+            part = validation if trains and isinstance(validation, int) else None
+            return turns | {_VALIDATION: ((_VALIDATION, part),), _TRAIN: ((_TRAIN, None),)}
+        return turns | {_TRAIN: ((_VALIDATION, validation), (_TRAIN, None)) if trains else ((_VALIDATION, None),)}
+    if trains:
+        return {0: ((_TEST, Fraction(1, 5) if test is None else test), (_VALIDATION, validation), (_TRAIN, None))}
+    # Nothing trains on this source: its rows are for the roles that read it.
+    if "validation" not in reads:
+        return {0: ((_TEST, None),)}
+    return {0: ((_VALIDATION, validation), (_TEST, None)) if "test" in reads else ((_VALIDATION, None),)}
+
+
+def _official_parts(dataset: AttributedDataset, roles: Roles, needed: bool) -> NDArray[np.uint8] | None:
+    """The official role of each row (3: none), None where there is no official split."""
+    official = roles.official
+    if official is None or (not needed and official["column"] not in dataset.table.names):
+        return None
+    field = "roles.official"
+    column = dataset.table.column(official["column"], f"{field}.column")
+    attribute = dataset.table.attribute(official["column"], f"{field}.column")
+    role_of = np.full(len(attribute.values), _UNUSED, dtype=np.uint8)
+    for place, role in enumerate(ROLES):
+        if official.get(role) is None:
+            continue
+        for code in codes_of(attribute, official[role], f"{field}.{role}"):
+            if role_of[code] != _UNUSED:
+                raise InputError(f"{field}.{role}", f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}")
+            role_of[code] = place
+    return role_of[column]

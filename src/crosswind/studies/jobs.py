@@ -1,0 +1,359 @@
+"""What each kind of job does: train a model, answer for a set of rows, score the answers.
+
+A job is a function of its specification and of the folders of the jobs that it needs, so it gives the same numbers in any process.
+Its folder says what it is: `job.json` holds kind, specification, needs, and what the jobs that read it have to know.
+
+* `fit`: a method trains a model on the training rows of a split. It reads the split without its test sets. It leaves
+  `predictions.npz` of the validation sets, `history.json`, `split.json`, and weights where they are kept.
+* `predict`: a model answers for one set: one that was trained here, with the weights of every selection rule, or one that was not.
+* `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them. Nothing is trained again for
+  them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crosswind.core.errors import InternalError, RunError
+from crosswind.core.registry import load
+from crosswind.core.types import Predictions
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.split import RowSet, Split, make_split
+from crosswind.studies.artifacts import artifact_folder, plain_json, write_atomically
+from crosswind.studies.build import build_dataset, build_split_plan
+from crosswind.studies.engines import Place
+
+if TYPE_CHECKING:
+    from crosswind.methods.base import Method
+    from crosswind.studies.store import Store
+    from crosswind.training.profiling import Profile
+    from crosswind.training.settings import ModelSpec, TrainingSettings
+    from crosswind.training.trajectory import Answer
+
+GIVEN = "given"
+"""What stands in the place of a selection rule in the predictions of a model that was not trained here."""
+WEIGHTS = "weights-{}.safetensors"
+
+
+def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Do one job. `place.profile`: a trace goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
+
+    Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection rule and set),
+    `cost`, `warnings`, `versions`, and `profile` where one was asked for: the `path` of the trace, or None and the `trouble`.
+    """
+    place.folder.mkdir(parents=True, exist_ok=True)
+    told, result = KINDS[kind](spec, place)
+    about = {"kind": kind, "spec": spec, "needs": list(place.needs), **told}
+    (place.folder / "job.json").write_text(plain_json(about), encoding="utf-8")
+    return {"status": "finished", "scores": [], "cost": {}, "warnings": [], "versions": run_versions(), **result}
+
+
+def fit(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Train a method; see the module."""
+    from crosswind.training.metering import Meter
+
+    meter = Meter()  # before torch is loaded: the first job of a worker waits for that
+    from crosswind.training.loop import fit as train
+    from crosswind.training.profiling import Profile
+
+    run = _Training.of(spec, place)
+    traced = None if place.profile is None else Profile(run.settings.device)
+    meter.seconds["prepare"] = meter.total()
+    trajectory = train(
+        run.method,
+        run.split,
+        run.datasets,
+        run.model,
+        run.settings,
+        seed=spec["seed"],
+        checkpoint=place.checkpoint,
+        progress=place.report,
+        base=run.base,
+        rules=spec.get("rules", ()),
+        meter=meter,
+        profile=traced,
+    )
+    # Every rule that was followed: a study may ask for another one without training again.
+    write_predictions(place.folder / "predictions.npz", trajectory.predictions)
+    (place.folder / "split.json").write_text(json.dumps(run.split.report, indent=1), encoding="utf-8")
+    (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
+    if spec["keep"] != "none":
+        _write_weights(place.folder, trajectory)
+    place.held[place.key] = trajectory.answer  # for the predictions that follow
+    # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
+    diverged = trajectory.status != "finished"
+    ended = {"reason": f"a loss was not finite by step {trajectory.history[-1]['step']}"} if diverged else {}
+    doubts = ["the run diverged, and is scored as it was then"] if diverged else []
+    about = {
+        "status": trajectory.status,
+        **ended,
+        "rules": {
+            rule: {"selected_step": item.step, "ties": item.ties, "doubts": [*trajectory.doubts[rule], *doubts]}
+            for rule, item in trajectory.selections.items()
+        },
+        "train_shared": run.split.report["train_shared"],
+        "sets": _names(run.split),
+        "warnings": [*run.split.report["warnings"], *trajectory.warnings],
+        "cost": {**trajectory.cost, **meter.cost()},
+    }
+    told = {} if traced is None or place.profile is None else {"profile": _write_profile(place.profile, traced)}
+    return about, {"status": trajectory.status, **ended, "cost": about["cost"], "warnings": about["warnings"], **told}
+
+
+def predict(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Answer for the rows of one set; see the module."""
+    from crosswind.training.metering import Meter
+
+    meter = Meter(inside=True)
+    with meter.part("evaluation"):
+        if "model" in spec:
+            split, datasets = _split_of(spec)
+            rows = _row_set(split, spec["set"])
+            model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
+            answer, logits = model.answer(rows, datasets[rows.source], split.class_names)
+            made = Predictions(datasets[rows.source].row_ids(rows.rows), rows.label, rows.group, answer, logits)
+            predictions, doubts = {GIVEN: {spec["set"]: made}}, []
+        else:
+            fitted = _about(place.needed[place.needs[0]])["spec"]
+            whole = {**fitted, "data": {**fitted["data"], **spec["data"]}}
+            whole["split"] = {**fitted["split"], "sets": {**fitted["split"]["sets"], spec["set"]: spec["item"]}}
+            split, datasets = _split_of(whole)
+            answers = place.held.get(place.needs[0]) or _from_weights(fitted, place)
+            predictions, doubts = answers({spec["set"]: split.evaluation[spec["set"]]}, datasets)
+    write_predictions(place.folder / "predictions.npz", predictions)
+    report = split.report
+    return {
+        "sets": {name: told for name, told in _names(split).items() if name == spec["set"]},
+        "doubts": doubts,
+        "split": {"sets": {spec["set"]: report["sets"].get(spec["set"])}, "short": report["short"]},
+        "warnings": [*report["warnings"], *doubts],
+        "cost": meter.cost(),
+    }, {"cost": meter.cost(), "warnings": doubts}
+
+
+def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Score what the needed jobs predicted; see the module."""
+    read = [_about(place.needed[key]) for key in place.needs]
+    fitted = next((about for about in read if about["kind"] == "fit"), None)
+    said: dict[str, dict[str, Predictions]] = {}
+    for key in place.needs:
+        for rule, sets in read_predictions(place.needed[key] / "predictions.npz").items():
+            said.setdefault(rule, {}).update(sets)
+    names = {name: told for about in read for name, told in about["sets"].items()}
+    if fitted is None:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
+        split, datasets = _split_of(spec)
+        names = _names(split)
+        regrouped = {name: _regrouped(said[GIVEN][name], _row_set(split, name), datasets) for name in names}
+        said = dict.fromkeys(spec["rules"], regrouped)
+        report = split.report
+        fitted = {"status": "finished", "rules": {}, "train_shared": report["train_shared"], "warnings": report["warnings"]}
+    else:
+        report = _merged(place, read)
+    (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    doubts = [text for about in read if about["kind"] == "predict" for text in about["doubts"]]
+    entries = []
+    for rule, sets in said.items():
+        more = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
+        for name, predictions in sets.items():
+            metrics = _scores(predictions, names[name])
+            metrics |= {"role": names[name]["role"], "selected_step": more["selected_step"], "ties": more["ties"]}
+            metrics |= {"doubts": [*more["doubts"], *doubts], "train_shared": fitted["train_shared"]}
+            entries.append({"rule": rule, "set": name, "metrics": metrics})
+    result = {"status": fitted["status"], "scores": entries, "cost": _summed([about["cost"] for about in read])}
+    result["warnings"] = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
+    if "reason" in fitted:
+        result["reason"] = fitted["reason"]
+    return {}, result
+
+
+KINDS: dict[str, Callable[[Mapping[str, Any], Place], tuple[dict[str, Any], dict[str, Any]]]] = {
+    "fit": fit,
+    "predict": predict,
+    "score": score,
+}
+"""From the kind of a job to the function that does it: what the jobs that read it are told, and its result."""
+
+
+class _Training(NamedTuple):
+    method: Method
+    split: Split
+    datasets: Mapping[str, AttributedDataset]
+    model: ModelSpec
+    settings: TrainingSettings
+    base: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], place: Place) -> _Training:
+        import torch
+
+        from crosswind.training.device import own_device
+        from crosswind.training.settings import ModelSpec, TrainingSettings
+
+        torch.set_num_threads(int(spec["threads"]))
+        split, datasets = _split_of(spec)
+        settings = TrainingSettings(**{**spec["training"], "device": own_device(spec["training"]["device"])})
+        method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
+        model = ModelSpec(spec["model"]["name"], spec["model"]["knobs"])
+        return cls(method, split, datasets, model, settings, _base_weights(method, place))
+
+
+def _split_of(spec: Mapping[str, Any]) -> tuple[Split, dict[str, AttributedDataset]]:
+    datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
+    return make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]), datasets
+
+
+def _row_set(split: Split, name: str) -> RowSet:
+    return split.validation[name] if name in split.validation else split.evaluation[name]
+
+
+def _names(split: Split) -> dict[str, dict[str, Any]]:
+    """What scores name: role, groups and classes of every set but training."""
+    return {
+        name: {"role": role, "groups": list(rows.group_names), "classes": list(split.class_names)}
+        for role, sets in (("validation", split.validation), ("test", split.evaluation))
+        for name, rows in sets.items()
+    }
+
+
+def _scores(predictions: Predictions, names: Mapping[str, Any]) -> dict[str, Any]:
+    from crosswind.evaluation.metrics import scores
+
+    return scores(predictions, names["groups"], names["classes"])
+
+
+def _regrouped(said: Predictions, rows: RowSet, datasets: Mapping[str, AttributedDataset]) -> Predictions:
+    """The answers for the rows of a set, with the labels and groups that the set has in this split."""
+    ids = datasets[rows.source].row_ids(rows.rows)
+    order = np.argsort(said.ids, kind="stable")
+    place = order[np.minimum(np.searchsorted(said.ids, ids, sorter=order), len(order) - 1)]
+    if not np.array_equal(said.ids[place], ids):
+        raise InternalError("a set has rows that were not predicted, though its plan is the same")
+    return Predictions(ids, rows.label, rows.group, said.answer[place], None if said.logits is None else said.logits[place])
+
+
+def _merged(place: Place, read: list[dict[str, Any]]) -> dict[str, Any]:
+    """The report of the split of a fit with the test sets that were predicted."""
+    report = next(
+        json.loads((place.needed[key] / "split.json").read_text(encoding="utf-8"))
+        for key, about in zip(place.needs, read, strict=True)
+        if about["kind"] == "fit"
+    )
+    for about in read:
+        if about["kind"] == "predict":
+            report["sets"] |= about["split"]["sets"]
+            report["short"] |= about["split"]["short"]
+            report["warnings"] = list(dict.fromkeys([*report["warnings"], *about["warnings"]]))
+    return report
+
+
+def _summed(costs: list[Mapping[str, float]]) -> dict[str, float]:
+    """The cost of the first job, with the seconds that the others spent on evaluation."""
+    first, *others = costs
+    out = dict(first)
+    for cost in others:
+        for name in ("evaluation_seconds", "total_seconds"):
+            out[name] += cost["evaluation_seconds"]
+    return out
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "job.json").read_text(encoding="utf-8"))
+
+
+def _from_weights(fitted: Mapping[str, Any], place: Place) -> Answer:
+    from safetensors.torch import load_file
+
+    from crosswind.training.loop import trained
+
+    folder = place.needed[place.needs[0]]
+    files = {rule: folder / WEIGHTS.format(rule) for rule in _about(folder)["rules"]}
+    if not all(path.is_file() for path in files.values()):
+        raise RunError("the weights of the fit that it needs were not kept")
+    run = _Training.of(fitted, place)
+    weights = {rule: load_file(str(path)) for rule, path in files.items()}
+    return trained(run.method, run.split, run.datasets, run.model, run.settings, fitted["seed"], weights, base=run.base)
+
+
+def _base_weights(method: Method, place: Place) -> dict[str, Any] | None:
+    if method.needs.base is None or not place.needs:
+        return None
+    from safetensors.torch import load_file
+
+    folder = place.needed[place.needs[-1]]
+    # By the rule that the method names where it gave a choice, as where a method trains its base itself.
+    chosen = next(path for rule in (method.needs.base.rule, "last") if (path := folder / WEIGHTS.format(rule)).exists())
+    return load_file(str(chosen))
+
+
+def _write_weights(folder: Path, trajectory: Any) -> None:
+    from safetensors.torch import save_file
+
+    for rule in trajectory.selections:
+        state = {key: value.contiguous() for key, value in trajectory.weights(rule).items()}
+        save_file(state, str(folder / WEIGHTS.format(rule)))
+
+
+def _write_profile(path: Path, traced: Profile) -> dict[str, str | None]:
+    if not traced.trace:
+        return {"path": None, "trouble": traced.trouble}
+    trace = path.with_name(f"{path.name}.json.gz")
+    try:
+        write_atomically(path.with_name(f"{path.name}.txt"), traced.table.encode())
+        write_atomically(trace, traced.trace)
+    except OSError as error:
+        return {"path": None, "trouble": f"{trace.name} cannot be written: {error.strerror or error}"}
+    return {"path": str(trace), "trouble": ""}
+
+
+def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predictions]]) -> None:
+    """One compressed npz with every rule and set: `RULE/SET/ids`, `.../label`, `.../group`, `.../answer`, `.../logits`."""
+    arrays = {}
+    for rule, sets in predictions.items():
+        for name, item in sets.items():
+            for part in ("ids", "label", "group", "answer", "logits"):
+                array = getattr(item, part)
+                if array is not None:
+                    arrays[f"{rule}/{name}/{part}"] = array
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
+    """What `write_predictions` wrote: predictions by selection rule and set. Nothing is unpickled."""
+    out: dict[str, dict[str, dict[str, Any]]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            rule, rest = key.split("/", 1)
+            name, part = rest.rsplit("/", 1)
+            out.setdefault(rule, {}).setdefault(name, {})[part] = arrays[key]
+    return {rule: {name: Predictions(**parts) for name, parts in sets.items()} for rule, sets in out.items()}
+
+
+def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
+    """Everything that a run of `store` predicted, by selection rule and set; `key` as `Store.results` gives it."""
+    out: dict[str, dict[str, Predictions]] = {}
+    for need in store.run(key)["needs"]:
+        for rule, sets in read_predictions(artifact_folder(store.out, need) / "predictions.npz").items():
+            out.setdefault(rule, {}).update(sets)
+    return out
+
+
+def run_versions() -> dict[str, str]:
+    """The versions that a job's numbers may depend on."""
+    import platform
+    from importlib.metadata import version
+
+    from crosswind import __version__
+
+    return {
+        "crosswind": __version__,
+        "torch": version("torch"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }

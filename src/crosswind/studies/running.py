@@ -1,0 +1,65 @@
+"""The way from a plan to results in a store; the command line and the API are thin over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.build import build_dataset, check_pixels
+from crosswind.studies.engines.inline import Inline
+from crosswind.studies.engines.pool import Pool
+from crosswind.studies.jobs import WEIGHTS
+from crosswind.studies.plan import Plan
+from crosswind.studies.scheduler import Progress, Summary, drive
+from crosswind.studies.store import DONE, Store
+
+EXECUTE = "crosswind.studies.jobs:execute"
+
+
+def check_ready(plan: Plan, workers: int) -> None:
+    """Refuse, before anything is written, a device that is not here and pictures that cannot be decoded.
+
+    `workers`: threads that decode. Raises `InputError`, `DataError`.
+    """
+    devices = {job.spec["training"]["device"] for job in plan.jobs if job.kind == "fit"} - {"cpu"}
+    if devices:  # else torch is not even imported
+        from crosswind.training.device import check_device
+
+        for device in sorted(devices):
+            check_device(device)
+    used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
+    for values in used.values():
+        check_pixels(build_dataset(values), workers)
+
+
+def run_plan(
+    plan: Plan,
+    store: Store,
+    *,
+    workers: int = 0,
+    modules: Sequence[str] = (),
+    memory: int | None = None,
+    on_event: Callable[[Progress], None] | None = None,
+    retry_failed: bool = False,
+    profile: Path | None = None,
+) -> Summary:
+    """Add a plan to a store that is open for writing, and execute what the store does not hold.
+
+    `workers`: processes that work at once, no more than there are runs; 0 works in this process. `modules` are what they import
+    first, `memory` the bytes that pixels may take. For the others see `drive`, which this raises what it does.
+    """
+    store.add_plan(plan.study.name, plan.study.model_dump(exclude_unset=True), plan.study.model_dump(), plan.jobs)
+    reopen_fits(plan, store)
+    number = min(workers, max(1, len(plan.runs)))
+    with Pool(EXECUTE, number, modules, memory=memory) if workers else Inline(EXECUTE, memory=memory) as engine:
+        limit = plan.study.time_limit
+        return drive(store, plan.jobs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed, profile=profile)
+
+
+def reopen_fits(plan: Plan, store: Store) -> int:
+    """Have fits done again whose weights are asked for, by a set that was added, and were not kept; how many."""
+    statuses = store.statuses([job.key for job in plan.jobs])
+    wanted = {job.follows for job in plan.jobs if job.kind == "predict" and job.follows and statuses[job.key] not in DONE}
+    done = [key for key in sorted(wanted) if statuses[key] in DONE]
+    return store.undo(key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*"))))

@@ -1,0 +1,404 @@
+"""Brings the jobs of a plan to their end: in the order of their needs, on an engine, recorded in a store.
+
+A driver may be killed at any moment and started again: finished runs stay, the others go on from their checkpoints. Several
+drivers may work on one store. An exception fails its run at once, for it would come again; a run whose worker dies is tried
+once more; a run that needs a failed one fails with it; and the study goes on. What the machine stopped (`causes`) is done again by
+the next driver, after everything else. On a full disk no more runs are begun: each of them would fail for the same reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import graphlib
+import heapq
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from crosswind.core.errors import InputError, InternalError, StoreError
+from crosswind.core.types import Job
+from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
+from crosswind.studies.causes import cause_of
+from crosswind.studies.engines import Engine, Event, Task
+from crosswind.studies.leases import Driver
+from crosswind.studies.run_recorder import RunRecorder
+from crosswind.studies.store import DONE, ROWS, Store
+from crosswind.studies.traces import Traces
+
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study is. `done` counts finished and diverged runs, `running` also those of other drivers; `left` is the time left
+    in seconds, None before the first run has ended. `message` is one line on what just happened, to the run `key`; `report` what
+    that run said itself, if it did.
+    """
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    left: float | None
+    message: str
+    key: str
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds.
+
+    `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers. `traces`: files of traces, and
+    `untraced` the reasons where one was asked for and there is none. `stopped`: why runs were left to the next driver, a sentence.
+    """
+
+    finished: int
+    diverged: int
+    failed: int
+    executed: int
+    seconds: float
+    busy: float = 0.0
+    traces: tuple[str, ...] = ()
+    untraced: tuple[str, ...] = ()
+    stopped: str = ""
+
+
+def drive(
+    store: Store,
+    jobs: Sequence[Job],
+    engine: Engine,
+    *,
+    on_event: Callable[[Progress], None] | None = None,
+    time_limit: float | None = None,
+    retry_failed: bool = False,
+    profile: Path | None = None,
+) -> Summary:
+    """Execute what is not done of `jobs`, which the store knows already (`Store.add_plan`).
+
+    `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a folder for traces of the first
+    run of every data set, model and method that is executed. Raises `InputError` for needs that are
+    missing or go in a circle; `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number,
+    on SIGINT, SIGTERM and SIGHUP. However it ends, what was running is pending again.
+    """
+    driver = Driver.current()
+    recorder = RunRecorder(store, driver)
+    try:
+        work = _Work(recorder, jobs, engine, on_event, time_limit, None if profile is None else Traces(profile, jobs))
+        with _Interrupts(engine.interruptible) as interrupts, recorder.beating():
+            recorder.enter()
+            try:
+                return work.go(interrupts, retry_failed)
+            finally:
+                with interrupts.held():
+                    engine.cancel()
+                    try:
+                        recorder.leave()
+                    except StoreError:
+                        pass  # the reason is on its way already; the next driver gives back what this one had
+    finally:
+        driver.end()
+
+
+class _Work:
+    """The state of one `drive`. The status of a run is `waiting`, `running`, `foreign` (another driver has it) or how it ended."""
+
+    def __init__(
+        self,
+        recorder: RunRecorder,
+        jobs: Sequence[Job],
+        engine: Engine,
+        on_event: Callable[[Progress], None] | None,
+        time_limit: float | None,
+        traces: Traces | None,
+    ) -> None:
+        self.recorder, self.store, self.engine = recorder, recorder.store, engine
+        self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
+        self.jobs: dict[str, Job] = {}
+        for job in jobs:
+            self.jobs.setdefault(job.key, job)  # one job may stand in a study twice, under two labels
+        self.position = {key: position for position, key in enumerate(self.jobs)}
+        self.dependents = _dependents(self.jobs, self.store)
+        self.following: dict[str, list[str]] = {}  # the jobs that are done right after one, in their order
+        for key, job in self.jobs.items():
+            if job.follows in self.jobs:
+                self.following.setdefault(job.follows, []).append(key)
+        # What is counted, and told of: the others are steps on the way to these.
+        self.rows = {key for key, job in self.jobs.items() if job.kind == ROWS}
+        self.open_needs = {key: {need for need in job.needs if need in self.jobs} for key, job in self.jobs.items()}
+        self.ready: list[tuple[bool, int, str]] = []
+        self.again: set[str] = set()
+        self.faults: dict[str, list[str]] = {}
+        self.stopped = ""
+        self.active: dict[str, float] = {}
+        self.foreign: set[str] = set()
+        self.status: dict[str, str] = {}
+        self.took: list[float] = []
+        self.busy = 0.0
+        self.executed = self.done = self.failed = 0
+
+    def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
+        started = time.monotonic()
+        # Last in line, lest a run that fills the disk each time keeps the others from their turn.
+        self.again = {key for key, status in self.store.statuses(self.jobs).items() if status == "failed"}
+        self.recorder.reopen(self.jobs, retry_failed)
+        at_start = self.store.statuses(self.jobs)
+        unknown = next((key for key in self.jobs if key not in at_start), None)
+        if unknown is not None:
+            raise StoreError(f"{self.store.name} does not know the run {unknown}; its plan was not added")
+        self.status = {key: "waiting" for key, status in at_start.items() if status in ("pending", "running")}
+        for key in sorted(self.jobs, key=lambda key: at_start[key] == "failed"):  # the failure of one ends those that wait
+            self._became(key, at_start[key])
+        self._tell("", f"{self.done} of {len(self.rows)} runs are done already")
+        polled = time.monotonic()
+        while True:
+            with interrupts.held():
+                self._hand_out()
+            if self.stopped and not self.active:
+                break
+            if self.foreign and time.monotonic() - polled >= POLL_SECONDS:
+                polled = time.monotonic()
+                with interrupts.held():
+                    self._look_at_foreign()
+            elif self.active:
+                events = self.engine.wait(POLL_SECONDS)
+                with interrupts.held():
+                    for event in events:
+                        self._handle(event)
+            elif self.foreign:
+                time.sleep(POLL_SECONDS / 5)
+            elif not self.ready:
+                break
+            interrupts.check()
+        ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
+        finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
+        busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
+        written, troubles = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
+        return Summary(finished, diverged, failed, self.executed, seconds, busy, written, troubles, self.stopped)
+
+    def _hand_out(self) -> None:
+        while self.ready and not self.stopped and self.engine.idle() > 0:
+            key = heapq.heappop(self.ready)[-1]
+            if self.status[key] != "waiting":
+                continue
+            job = self.jobs[key]
+            damaged = next((need for need in job.needs if self._faults(need)), None)
+            if damaged is not None:
+                why = f"of whose files {self._faults(damaged)[0]}; `crosswind check --repair` has it done again"
+                self.recorder.blocked([key], damaged, why)
+                self._became(key, "failed", f"failed: needs {damaged[:12]}, {why}")
+            elif not self.recorder.claim(key):
+                self._became(key, "running")
+            else:
+                self.status[key] = "running"
+                self.active[key] = time.monotonic()
+                trace = None if self.traces is None else self.traces.path(job)
+                following = [self._task(self.jobs[name], self._go(key)) for name in self._followers(key)]
+                task = replace(self._task(job), limit=self.time_limit, profile=trace, following=following)
+                self.engine.submit(task)
+                self._tell(key, "started")
+
+    def _followers(self, key: str) -> list[str]:
+        return [name for name in self.following.get(key, ()) if self.status.get(name) == "waiting"]
+
+    def _go(self, key: str) -> tuple[str, ...]:
+        """The jobs that are done in one go, and recorded together."""
+        return (key, *self._followers(key))
+
+    def _counts(self, key: str) -> bool:
+        """Whether a go is one that a summary counts as executed."""
+        return self.jobs[key].kind == "fit" or not self.rows.isdisjoint(self._go(key))
+
+    def _task(self, job: Job, fresh: Sequence[str] = ()) -> Task:
+        """`fresh`: the jobs of the go, whose files are not in their place yet."""
+        out = self.store.out
+        needed = {need: str(self._staged(need) if need in fresh else artifact_folder(out, need)) for need in job.needs}
+        checkpoint = str(checkpoint_folder(out, job.key) / "state.safetensors")
+        return Task(job.key, job.kind, job.spec, str(self._staged(job.key)), checkpoint, needed)
+
+    def _staged(self, key: str) -> Path:
+        return staging_folder(self.store.out, self.recorder.driver.id, key)
+
+    def _handle(self, event: Event) -> None:
+        key = event.key
+        if event.kind == "progress":
+            self._tell(key, "runs", event.result)
+            return
+        del self.active[key]
+        self.executed += self._counts(key)
+        self.busy += event.seconds
+        if self.traces is not None and event.kind != "lost":
+            self.traces.ended(self.jobs[key], event.result if event.kind == "finished" else None)
+        if event.kind == "finished":
+            self._record(event)
+            return
+        # First of all, since it may be what fills the disk that the reason has to be written to.
+        for name in self._go(key):
+            shutil.rmtree(self._staged(name), ignore_errors=True)
+        if event.kind != "lost":
+            self._fail(event)
+            if event.kind == "fault":  # other runs would have it too, told of or not
+                raise InternalError(event.reason)
+        elif self.recorder.lost(key, event.reason, event.detail, event.worker, event.cause, self._followers(key)):
+            self.executed -= self._counts(key)
+            self._became(key, "pending", f"is tried once more: {event.reason}")
+        else:
+            self._became(key, "failed", f"failed: {event.reason}")
+
+    def _record(self, event: Event) -> None:
+        staged, status = self._staged(event.key), str(event.result["status"])
+        try:
+            ours = self.recorder.finished(event.key, event.result, event.seconds, staged, event.worker)
+        except StoreError as error:
+            # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
+            for name in self._go(event.key):
+                shutil.rmtree(self._staged(name), ignore_errors=True)
+            self._fail(replace(event, reason=f"its result could not be stored: {error}", cause=cause_of(error) or "system"))
+            return
+        if ours:
+            self.took.append(event.seconds)
+            for name, result in event.result.get("following", {}).items():
+                self._became(name, str(result["status"]))
+            self._became(event.key, status, status)
+        else:
+            self._became(event.key, "running")
+
+    def _fail(self, event: Event) -> None:
+        told = event.reason, event.detail, event.seconds, event.worker, event.cause
+        if self.recorder.failed(event.key, *told, self._followers(event.key)):
+            self._became(event.key, "failed", f"failed: {event.reason}")
+        else:
+            self._became(event.key, "running")
+        if event.cause == "disk" and not self.stopped:
+            self.stopped = f"{self.store.name}: the disk is full, so no more runs are begun; free space and give the command again"
+
+    def _became(self, key: str, status: str, message: str = "") -> None:
+        """Take note of what the store says of a run that is not executed here now, and tell of it if there is a message."""
+        self.foreign.discard(key)
+        if status in DONE:
+            self.status[key] = status
+            self.done += key in self.rows
+            for dependent in self.dependents[key]:
+                self.open_needs[dependent].discard(key)
+                self._ready_if_free(dependent)
+        elif status == "failed":
+            self._has_failed(key)
+        elif status == "running":
+            self.status[key] = "foreign"
+            self.foreign.add(key)
+        else:
+            self.status[key] = "waiting"
+            self._ready_if_free(key)
+        if message:
+            self._tell(key, message)
+
+    def _has_failed(self, key: str) -> None:
+        """Count the failure of `key` and fail what needs it."""
+        blocked, todo = [], [key]
+        while todo:
+            for dependent in self.dependents[todo.pop()]:
+                if self.status.get(dependent) == "waiting":
+                    self.status[dependent] = "failed"
+                    blocked.append(dependent)
+                    todo.append(dependent)
+        self.status[key] = "failed"
+        self.failed += sum(name in self.rows for name in (key, *blocked))
+        if blocked:
+            self.recorder.blocked(blocked, key)
+
+    def _ready_if_free(self, key: str) -> None:
+        if self.status.get(key) == "waiting" and not self.open_needs[key]:
+            heapq.heappush(self.ready, (key in self.again, self.position[key], key))
+
+    def _faults(self, need: str) -> list[str]:
+        """What is wrong with the files of a finished run that others start from; they are read once."""
+        if need not in self.faults:
+            self.faults[need] = self.store.faults(need, self.store.run(need)["files"], read=True)
+        return self.faults[need]
+
+    def _look_at_foreign(self) -> None:
+        """What other drivers did with the runs that they had; what dead ones left is ours to claim."""
+        self.recorder.reclaim()
+        for key, status in self.store.statuses(self.foreign).items():
+            if status != "running":
+                self._became(key, status, "" if status == "pending" else f"{status}, by another driver")
+
+    def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
+        if self.on_event is not None:
+            running = len(self.active) + len(self.foreign)
+            self.on_event(Progress(self.done, running, self.failed, len(self.rows), self._left(), message, key, report or {}))
+
+    def _left(self) -> float | None:
+        """Seconds left, as if every run took the mean of those that ended in this session."""
+        if not self.took:
+            return None
+        mean, at = sum(self.took) / len(self.took), time.monotonic()
+        waiting = max(0, len(self.rows) - self.done - self.failed - len(self.active))
+        of_active = sum(max(0.0, mean - (at - since)) for since in self.active.values())
+        return (waiting * mean + of_active) / max(1, self.engine.workers)
+
+
+class _Interrupts:
+    """Makes SIGINT, SIGTERM and SIGHUP end the study cleanly: they raise `KeyboardInterrupt`, but not while a result is recorded.
+
+    With an engine that waits interruptibly they only raise where `check` is called. Off the main thread it does nothing.
+    """
+
+    def __init__(self, gently: bool) -> None:
+        self._gently = gently
+        self._held = False
+        self._received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # `nohup` and the like have their way
+                    self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if a signal has come."""
+        if self._received is not None:
+            raise KeyboardInterrupt(self._received)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a signal wait until the block has ended; the next `check` raises."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        self._received = number
+        if not self._held and not self._gently:
+            raise KeyboardInterrupt(number)
+
+
+def _dependents(jobs: Mapping[str, Job], store: Store) -> dict[str, list[str]]:
+    """For each job those that need it. A need outside the plan must be done in the store already."""
+    out: dict[str, list[str]] = {key: [] for key in jobs}
+    outside = store.statuses({need for job in jobs.values() for need in job.needs if need not in jobs})
+    for key, job in jobs.items():
+        for need in job.needs:
+            if need in jobs:
+                out[need].append(key)
+            elif outside.get(need) not in DONE:
+                raise InputError("runs", f"the run {key} needs {need}, which is neither in the plan nor finished in the store")
+    try:
+        graphlib.TopologicalSorter({key: job.needs for key, job in jobs.items()}).prepare()
+    except graphlib.CycleError as error:
+        raise InputError("runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}") from None
+    return out

@@ -1,0 +1,199 @@
+"""Models for inference: batch norms folded into the convolutions before them, and bfloat16 weights kept.
+
+A batch norm in evaluation mode is a product and a sum for each channel, which the convolution before it can carry in its own
+weights. A symbolic trace of the forward pass shows which convolution is read by its norm alone. Whatever is not understood stays as
+it is and is only slower. The originals are never touched: copies share all tensors with them but those of folded layers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from crosswind.models.build import Model
+from crosswind.models.convolution import SmallMapConv2d
+
+__all__ = ["evaluated", "folded"]
+
+_CONVOLUTIONS = (nn.Conv2d, SmallMapConv2d)
+_WAYS_IN = ("forward", "features", "taps", "until", "after")
+
+T = TypeVar("T")
+
+
+def evaluated(modules: Mapping[str, nn.Module], precision: str, run: Callable[[dict[str, nn.Module]], T]) -> T:
+    """What `run` gives for modules in evaluation mode, computed with folded copies of the models among them.
+
+    Of a `Model`, `run` may call it, `features`, `taps`, `until`, `after` and `head`. Where it reads other parts of one, it is run
+    once more, with the originals. `precision` as in the settings; under `bf16` autocast is on. Same sums in another order: float32
+    outputs differ by rounding. Call in evaluation mode, with gradients off.
+    """
+    try:
+        return run({name: _folded(module, precision == "bf16") for name, module in modules.items()})
+    except _ReadsParts:
+        for module in modules.values():
+            _PLANS[module] = _shape(module), ([], [])
+        return run(dict(modules))
+
+
+def folded(modules: Mapping[str, nn.Module]) -> list[tuple[str, str]]:
+    """Names of the layers and of the norms that `evaluated` folds into them, as `MODULE.PATH`; modules in evaluation mode."""
+    return [(f"{name}.{layer}", f"{name}.{norm}") for name, module in modules.items() for layer, norm in _plan(module)[0]]
+
+
+class _ReadsParts(Exception):
+    """The originals must be asked."""
+
+
+class _Folded(Model):
+    """A model that shows its ways in and its head; who reads other parts must read the originals'."""
+
+    def __init__(self, model: Model) -> None:
+        self.__dict__.update(model.__dict__, _model=model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._model(x)
+
+    @property
+    def head(self) -> nn.Module:
+        return self._model.head
+
+    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
+        return self._model._run(parts, x)
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        raise _ReadsParts
+
+    def __getattr__(self, name: str) -> Any:
+        raise _ReadsParts
+
+    children = named_children = state_dict = parameters = named_parameters = buffers = named_buffers = named_modules
+    modules = get_submodule = named_modules
+
+
+def _folded(module: nn.Module, low: bool) -> nn.Module:
+    """A folded copy, under `low` with weights in bfloat16; the module itself where there is nothing to change."""
+    pairs, called = _plan(module)
+    if not isinstance(module, Model) or not called:
+        return module
+    parts = dict(module.named_modules(remove_duplicate=False))
+    # A deep copy that shares every tensor, with other parts in the place of some.
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    memo[id(module.head)] = module.head
+    kept = len(memo)
+    for layer, norm in pairs:
+        conv, after = parts[layer], parts[norm]
+        statistics = (after.running_mean, after.running_var, after.eps, after.weight, after.bias)
+        weights = fuse_conv_bn_weights(conv.weight, conv.bias, *statistics)
+        memo[id(conv)] = _with_weights(conv, weights, low)
+        memo[id(after)] = nn.Identity().eval()
+    for part in [parts[path] for path in called] if low else []:
+        if id(part) not in memo and "weight" in part._parameters:
+            memo[id(part)] = _with_weights(part, (part.weight, part.bias), low)
+    return module if len(memo) == kept else _Folded(copy.deepcopy(module, memo))
+
+
+def _with_weights(layer: nn.Module, weights: tuple[Any, Any], low: bool) -> nn.Module:
+    made = copy.copy(layer)
+    made._parameters = {}
+    for name, value in zip(("weight", "bias"), weights, strict=True):
+        kept = None if value is None else value.detach().to(torch.bfloat16 if low else value.dtype)
+        made._parameters[name] = None if kept is None else nn.Parameter(kept, requires_grad=False)
+    if low:
+        made._forward_pre_hooks = type(layer._forward_pre_hooks)()
+        made.register_forward_pre_hook(_under_autocast)
+    return made
+
+
+def _under_autocast(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    # Where a forward pass switches autocast off it wants the full weights.
+    kind = inputs[0].device.type
+    if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
+        raise _ReadsParts
+
+
+_Plan: TypeAlias = tuple[list[tuple[str, str]], list[str]]
+_PLANS: WeakKeyDictionary[nn.Module, tuple[Any, _Plan]] = WeakKeyDictionary()
+
+
+def _plan(module: nn.Module) -> _Plan:
+    """Paths of the convolutions and of the norms to be folded into them, and of all layers with weights that are only called."""
+    parts = dict(module.named_modules(remove_duplicate=False))
+    if not isinstance(module, Model) or any(getattr(type(module), name) is not getattr(Model, name) for name in _WAYS_IN):
+        return [], []
+    if any(part._forward_hooks or part._forward_pre_hooks for part in parts.values()):
+        return [], []
+    if module not in _PLANS or _PLANS[module][0] != _shape(module):
+        _PLANS[module] = _shape(module), _traced(module)
+    pairs, called = _PLANS[module][1]
+    return [(layer, norm) for layer, norm in pairs if _fits(parts[layer], parts[norm])], called
+
+
+def _shape(module: nn.Module) -> list[tuple[str, type]]:
+    return [(name, type(part)) for name, part in module.named_modules(remove_duplicate=False)]
+
+
+def _fits(layer: nn.Module, norm: nn.Module) -> bool:
+    mean, weight = norm.running_mean, layer._parameters.get("weight")
+    if norm.training or not isinstance(mean, Tensor) or not isinstance(weight, Tensor):
+        return False
+    return mean.dtype == weight.dtype and "forward" not in vars(layer) and "forward" not in vars(norm)
+
+
+def _traced(module: Model) -> _Plan:
+    """A pair's norm is the only reader of what its convolution gives; each layer stands and is called at one place."""
+    # Nothing is folded across the border of a stage, since every stage's output is an output of the taps. It is a copy that is
+    # traced, since a forward pass may write into its module.
+    taps = _Taps(copy.deepcopy(module, {id(value): value for value in module.parameters()}))
+    try:
+        nodes = list(_Tracer().trace(taps).nodes)
+    except Exception:  # whatever a forward pass makes of a placeholder: it is not understood then
+        return [], []
+    parts = dict(taps.named_modules(remove_duplicate=False))
+    places = list(parts.values())
+    calls = [parts[str(node.target)] for node in nodes if node.op == "call_module"]
+    read = {str(node.target).rpartition(".")[0] for node in nodes if node.op == "get_attr"}
+
+    def once(node: torch.fx.Node, kinds: tuple[type, ...]) -> bool:
+        if node.op != "call_module" or node.target in read:
+            return False
+        part = parts[str(node.target)]
+        return type(part) in kinds and calls.count(part) == places.count(part) == 1
+
+    layers = [node for node in nodes if once(node, (*_CONVOLUTIONS, nn.Linear))]
+    pairs = []
+    for layer in layers:
+        norm = next(iter(layer.users))
+        alone = len(layer.users) == 1 and norm.args == (layer,) and not norm.kwargs
+        if alone and isinstance(parts[str(layer.target)], nn.Conv2d) and once(norm, (nn.BatchNorm2d,)):
+            pairs.append((_path(layer), _path(norm)))
+    return pairs, [_path(node) for node in layers]
+
+
+def _path(node: torch.fx.Node) -> str:
+    return str(node.target).removeprefix("model.")
+
+
+class _Taps(nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Any:
+        return self.model.taps(x, self.model.stages)
+
+
+class _Tracer(torch.fx.Tracer):
+    """Looks into modules that hold a norm, and into sequences."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if type(m) is nn.Sequential or isinstance(m, Model):
+            return False
+        return isinstance(m, nn.BatchNorm2d) or not any(isinstance(part, nn.BatchNorm2d) for part in m.modules())

@@ -1,0 +1,332 @@
+"""Many small perceptrons trained as one: each parameter has a leading axis of networks.
+
+A step of a tiny network costs hardly any arithmetic: nearly all of it is spent on calling operations. Stacked, one call serves all
+networks. Every operation keeps networks apart, so no number of one reaches another, not even a NaN. `benchmarks/together.py` has
+the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from crosswind.core.errors import InputError
+from crosswind.training.memory import keep_freed_memory
+from crosswind.training.samplers import Order
+
+__all__ = ["Descent", "Member", "Stack", "train_stack"]
+
+Inputs: TypeAlias = "tuple[Tensor, Tensor, Tensor | None]"
+_CACHED = 2**21  # bytes of inputs at once
+_AHEAD = 64  # steps whose rows are chosen at once
+
+
+@dataclass(frozen=True)
+class Member:
+    """How one network of a stack is trained.
+
+    `lr` in (0, inf), `weight_decay` in [0, inf). `seed`: of the order of rows, which is that of a run of the loop with this seed,
+    and of a probe's initial weights. `rows` int64 [m]: the rows that it sees, repeats allowed; None: all. `weight` float [n], >= 0,
+    by row of the whole: multiplies the row's loss.
+    """
+
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    seed: int = 0
+    rows: NDArray[np.int64] | None = field(default=None, compare=False)
+    weight: NDArray[np.float64] | None = field(default=None, compare=False)
+
+
+class Stack:
+    """N perceptrons of one shape: `nn.Linear`, or an `nn.Sequential` of linear layers, each but the last with or without a ReLU.
+
+    `parameters[name]` is [N, ...] in the order of the networks given. Inputs are [S, b, d] where S divides N: the first N / S
+    networks see the first batch, the next the second. S = 1 is one batch for all, S = N one for each. Activations are
+    [N, width, b], so that rows, of which there are many, lie along the vector units. Derivatives are written out, since recording
+    them costs as much as computing them at these sizes. Raises `InputError` for other networks.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        found = [_layers(network) for network in networks]
+        if not found or any(one != found[0] for one in found):
+            raise InputError("networks", "must be at least one, and all of the same layers")
+        shapes = [[value.shape for value in network.parameters()] for network in networks]
+        if any(own != shapes[0] for own in shapes):
+            raise InputError("networks", "must have parameters of the same shapes")
+        self._layers = found[0]
+        every = [dict(network.named_parameters()) for network in networks]
+        self.parameters = {name: torch.stack([own[name].detach() for own in every]) for name in every[0]}
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parameters.values())))
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Go on with the networks at these places, in this order."""
+        self.parameters = {name: value[list(places)] for name, value in self.parameters.items()}
+
+    @torch.no_grad()
+    def logits(self, x: Tensor) -> Tensor:
+        """What every network says of its inputs, [N, b, k]; x [S, b, d]."""
+        return _forward(self._layers, self.parameters, x)[0].transpose(1, 2)
+
+    @torch.no_grad()
+    def gradients(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        """The cross-entropy of every network, float [N] in nats, and its gradients in the order of `parameters`.
+
+        x [S, b, d]; y int64 [N, b]; the loss is sum(weight * losses) / b with `weight` float [N, b], None: 1.
+        """
+        return _gradients(self._layers, self.parameters, x, y, weight)
+
+    @torch.no_grad()
+    def gradients_by_parts(self, n_sets: int, size: int, given: Callable[[int, int], Inputs]) -> tuple[Tensor, list[Tensor]]:
+        """`gradients` of the inputs that `given(first, last)` makes of the sets from first to last, some sets at a time.
+
+        `size`: bytes of one set's x. Made in parts, inputs are still in the processor's cache when they are read.
+        """
+        many = max(1, _CACHED // max(size, 1))
+        if many >= n_sets:
+            return self.gradients(*given(0, n_sets))
+        share, found = len(self) // n_sets, []
+        for first in range(0, n_sets, many):
+            last = min(first + many, n_sets)
+            own = {name: value[first * share : last * share] for name, value in self.parameters.items()}
+            found.append(_gradients(self._layers, own, *given(first, last)))
+        losses, gradients = zip(*found, strict=True)
+        return torch.cat(losses), [torch.cat(parts) for parts in zip(*gradients, strict=True)]
+
+
+class Descent:
+    """Adam, AdamW or SGD with momentum over a stack, each network with a learning rate and weight decay of its own.
+
+    What it does to one network is what torch's optimiser of that kind does, within float error.
+    """
+
+    def __init__(self, stack: Stack, kind: str, lr: Sequence[float], weight_decay: Sequence[float], momentum: float = 0.0) -> None:
+        if kind not in ("adam", "adamw", "sgd"):
+            raise InputError("optimiser", f"{kind!r} is none that is known", ["adam", "adamw", "sgd"])
+        own = list(stack.parameters.values())
+        self._stack, self._kind, self._momentum = stack, kind, momentum
+        self._rate = lr[0] if len(set(lr)) == 1 else 1.0
+        # Rates that differ: torch's optimiser makes steps of rate 1 on zeros, which are then scaled for each network.
+        self._moves = None if len(set(lr)) == 1 else [torch.zeros_like(value) for value in own]
+        self._rates = [_beside(lr, value) for value in own]
+        self._decays = [_beside(weight_decay, value) for value in own] if any(weight_decay) else []
+        if kind == "adamw":
+            self._decays = [1 - rate * decay for rate, decay in zip(self._rates, self._decays, strict=False)]
+        self._first = [torch.zeros_like(value) for value in own]
+        self._second = [torch.zeros_like(value) for value in own]
+        self._steps = [torch.zeros((), dtype=torch.float32, device=value.device) for value in own]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step of every network down its gradients, in the order of the stack's parameters."""
+        own, moves = list(self._stack.parameters.values()), self._moves
+        # The fused kernels walk the memory of a value and its gradient side by side.
+        gradients = [gradient.contiguous() for gradient in gradients]
+        if self._decays and self._kind == "adamw":
+            torch._foreach_mul_(own, self._decays)
+        elif self._decays:
+            gradients = [g + decay * value for g, decay, value in zip(gradients, self._decays, own, strict=True)]
+        self._descend(own if moves is None else moves, gradients)
+        if moves is not None:
+            torch._foreach_addcmul_(own, moves, [rate.expand_as(value) for rate, value in zip(self._rates, own, strict=True)])
+            torch._foreach_zero_(moves)
+
+    def _descend(self, values: list[Tensor], gradients: list[Tensor]) -> None:
+        # Torch's arithmetic without its classes, which take longer to find their way than tiny networks to step.
+        shared = {"lr": self._rate, "weight_decay": 0.0, "maximize": False}
+        if self._kind == "sgd":
+            sgd(values, gradients, self._first, momentum=self._momentum, dampening=0.0, nesterov=False, **shared)  # type: ignore[arg-type]
+            return
+        moments = self._first, self._second
+        adam(values, gradients, *moments, [], self._steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, eps=1e-8, **shared)  # type: ignore[arg-type]
+
+
+def train_stack(
+    stack: Stack,
+    x: Tensor,
+    y: Tensor,
+    members: Sequence[Member],
+    *,
+    steps: int,
+    batch: int | None = 128,
+    optimiser: str = "adam",
+    momentum: float = 0.0,
+) -> Tensor:
+    """Train every network of a stack on the rows x float [n, d] with labels y int64 [n] or [N, n]; the losses, float [steps, N].
+
+    A step's loss is the mean over `batch` rows of weight * cross-entropy, in nats; `batch` None: over all rows of the network. The
+    networks and x lie on one device. `optimiser`: adam, adamw or sgd with `momentum`. Raises `InputError`.
+    """
+    n = len(x)
+    _check(len(stack), n, y, members, batch)
+    keep_freed_memory()
+    feed = None if batch is None else _Feed(members, n, batch, steps, x.device)
+    order = list(range(len(stack))) if feed is None else feed.order
+    stack.keep(order)
+    chosen = [members[place] for place in order]
+    descent = Descent(stack, optimiser, [member.lr for member in chosen], [member.weight_decay for member in chosen], momentum)
+    labels = y.to(x.device).expand(len(stack), n)[order]
+    weights = _weights(chosen, n, whole=batch is None)
+    weights = None if weights is None else weights.to(x)
+    size = x[:1].nbytes * (batch or 1)
+    losses = torch.empty(steps, len(stack), dtype=x.dtype, device=x.device)
+    for step in range(steps):
+        if feed is None:
+            losses[step], gradients = stack.gradients(x[None], labels, weights)
+        else:
+            losses[step], gradients = stack.gradients_by_parts(feed.sets, size, feed.given(step, x, labels, weights))
+        descent.step(gradients)
+    back = np.argsort(order)
+    stack.keep(back.tolist())
+    return losses[:, back]
+
+
+def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
+    """Of every linear layer its name with a dot, whether it has a bias, and whether a ReLU follows."""
+    if type(network) is nn.Linear:
+        return [("", network.bias is not None, False)]
+    layers: list[tuple[str, bool, bool]] = []
+    for name, part in network.named_children():
+        if type(part) is nn.Linear:
+            layers.append((f"{name}.", part.bias is not None, False))
+        elif type(part) is nn.ReLU and layers:
+            layers[-1] = (*layers[-1][:2], True)
+        else:
+            raise InputError("networks", f"are linear layers and ReLU, the one given has {name!r}, a {type(part).__name__}")
+    if type(network) is not nn.Sequential or not layers or layers[-1][2] or len(set(network.children())) != len(network):
+        raise InputError("networks", "are sequences of distinct linear layers and ReLU that end with a linear layer")
+    return layers
+
+
+def _forward(layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Logits [N, k, b], and what every layer read: [S, d, b], then [N, width, b]."""
+    below, read = x.transpose(1, 2), []
+    for name, biased, rectified in layers:
+        weight = parameters[f"{name}weight"]
+        n, width, depth = weight.shape
+        read.append(below)
+        sets = len(below)
+        weight = weight.reshape(sets, n // sets * width, depth)
+        if biased:
+            below = torch.baddbmm(parameters[f"{name}bias"].reshape(sets, -1, 1), weight, below).view(n, width, -1)
+        else:
+            below = torch.bmm(weight, below).view(n, width, -1)
+        if rectified:
+            below = below.relu_()
+    return below, read
+
+
+def _gradients(
+    layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor | None
+) -> tuple[Tensor, list[Tensor]]:
+    logits, read = _forward(layers, parameters, x)
+    told = y[:, None]
+    slope = torch.log_softmax(logits, 1)
+    picked = slope.gather(1, told)
+    losses = -picked[:, 0]
+    # The derivative of a row's loss by its logits: probabilities, less 1 at the label.
+    slope.exp_().scatter_(1, told, torch.expm1(picked))
+    if weight is None:
+        slope.mul_(1 / y.shape[1])
+    else:
+        losses = losses * weight
+        slope.mul_((weight / y.shape[1])[:, None])
+    found: dict[str, Tensor] = {}
+    for place in reversed(range(len(layers))):
+        name, biased, _ = layers[place]
+        below, own = read[place], parameters[f"{name}weight"]
+        sets, (n, width, _) = len(below), own.shape
+        found[f"{name}weight"] = torch.bmm(slope.view(sets, n // sets * width, -1), below.transpose(1, 2)).view(own.shape)
+        if biased:
+            found[f"{name}bias"] = slope.sum(2)
+        if place:
+            slope = torch.bmm(own.transpose(1, 2), slope)
+            if layers[place - 1][2]:
+                torch.ops.aten.threshold_backward.grad_input(slope, below, 0, grad_input=slope)
+    return losses.mean(1), [found[name] for name in parameters]
+
+
+def _beside(numbers: Sequence[float], value: Tensor) -> Tensor:
+    """One number a network [N] in the shape that multiplies `value` [N, ...]."""
+    return torch.tensor(numbers, dtype=value.dtype, device=value.device).view(-1, *[1] * (value.ndim - 1))
+
+
+class _Feed:
+    """The rows of every step. Members with one seed and one set of rows see the same, which are then gathered once for all.
+
+    `order`: the members so that those that see the same stand together. `sets`: how many batches a step gathers.
+    """
+
+    def __init__(self, members: Sequence[Member], n: int, batch: int, steps: int, device: torch.device) -> None:
+        alike: dict[tuple[int, bytes | None], list[int]] = {}
+        for place, member in enumerate(members):
+            alike.setdefault((member.seed, None if member.rows is None else member.rows.tobytes()), []).append(place)
+        self.order = [place for places in alike.values() for place in places]
+        firsts = [members[places[0]] for places in alike.values()]
+        self._orders = [
+            Order(np.arange(n) if first.rows is None else first.rows, None, first.seed, "order", "main") for first in firsts
+        ]
+        counts = [len(places) for places in alike.values()]
+        self._shared = len(set(counts)) == 1
+        self.sets = len(counts) if self._shared else len(members)
+        self._spread = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
+        self._batch, self._steps = batch, steps
+        self._block = torch.empty(0)
+
+    def given(self, step: int, x: Tensor, y: Tensor, weights: Tensor | None) -> Callable[[int, int], Inputs]:
+        """What gathers the batches of a step; steps must be asked for in order from 0."""
+        if step % _AHEAD == 0:
+            many = min(_AHEAD, self._steps - step)
+            taken = [order.take(step * self._batch, many * self._batch).reshape(-1, self._batch) for order in self._orders]
+            self._block = torch.from_numpy(np.stack(taken, axis=1)).to(x.device)
+        found = self._block[step % _AHEAD]
+        seen = found if len(found) == len(self._spread) else found[self._spread]
+        shown = found if self._shared else seen
+        share = len(seen) // len(shown)
+
+        def gathered(first: int, last: int) -> Inputs:
+            rows = x.index_select(0, shown[first:last].reshape(-1)).view(last - first, self._batch, *x.shape[1:])
+            own = slice(first * share, last * share)
+            told = y[own].gather(1, seen[own])
+            return rows, told, None if weights is None else weights[own].gather(1, seen[own])
+
+        return gathered
+
+
+def _weights(members: Sequence[Member], n: int, *, whole: bool) -> Tensor | None:
+    """The weight of every row in every network's loss, float64 [N, n], None where all are 1.
+
+    `whole`: all rows are shown to all networks, and the mean over them is to be that over each one's own.
+    """
+    if all(member.weight is None and (member.rows is None or not whole) for member in members):
+        return None
+    found = np.ones((len(members), n))
+    for place, member in enumerate(members):
+        if member.weight is not None:
+            found[place] = member.weight
+        if whole and member.rows is not None:
+            found[place] *= np.bincount(member.rows, minlength=n) * (n / len(member.rows))
+    return torch.from_numpy(found)
+
+
+def _check(networks: int, n: int, y: Tensor, members: Sequence[Member], batch: int | None) -> None:
+    if len(members) != networks:
+        raise InputError("members", f"there are {len(members)} for {networks} networks")
+    if tuple(y.shape) not in ((n,), (networks, n)):
+        raise InputError("y", f"has shape {tuple(y.shape)}, not ({n},) or ({networks}, {n})")
+    if batch is not None and batch < 1:
+        raise InputError("batch", f"must be at least 1, not {batch}")
+    for place, member in enumerate(members):
+        if member.rows is not None and (len(member.rows) == 0 or member.rows.min() < 0 or member.rows.max() >= n):
+            raise InputError("rows", f"those of member {place} must be at least one, each in [0, {n})")
+        if member.weight is not None and (len(member.weight) != n or not np.min(member.weight) >= 0):
+            raise InputError("weight", f"that of member {place} must be {n} numbers of at least 0")

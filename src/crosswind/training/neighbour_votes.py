@@ -1,0 +1,162 @@
+"""What models say of pictures and of pictures near them, each picture made once for all models.
+
+For every row of a set, a transform draws so many neighbours with keys of their own; row, number and seed decide a neighbour, so the
+same ones come whatever the batches, the rows beside it and the process. Memory is bounded by two batches, whatever the set's size.
+Estimators of accuracy read the counts of labels (Ng et al. 2022, equation 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from crosswind.core.errors import InputError
+from crosswind.core.registry import load
+from crosswind.core.seeds import seed_of
+from crosswind.data.derive import training_keys
+from crosswind.methods.base import Method, Modules, Output, State
+from crosswind.training.batchnorm_folding import evaluated
+from crosswind.training.loader import DTYPES, EvaluationRows, normalised
+from crosswind.training.predicting import autocast, evaluation_mode
+from crosswind.training.settings import TrainingSettings
+from crosswind.transforms.base import Transform
+from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood
+
+__all__ = ["Said", "Voter", "label_counts", "neighbour_labels", "neighbour_transform"]
+
+Voter: TypeAlias = nn.Module | tuple[Method, Modules, State]
+"""A module that gives logits [n, k], or a trained method with its modules and state."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What M models say of n rows and their N neighbours.
+
+    `labels` int64 [M, n, N + 1]: the row itself comes first; -1 where an answer could not be read. `logits` float32
+    [M, n, N + 1, k] where they were asked for.
+    """
+
+    labels: NDArray[np.int64]
+    logits: NDArray[np.float32] | None = None
+
+
+def neighbour_labels(
+    voters: Sequence[Voter],
+    rows: EvaluationRows,
+    transform: Transform,
+    settings: TrainingSettings,
+    *,
+    neighbours: int = NEIGHBOURS,
+    seed: int = 0,
+    logits: bool = False,
+) -> Said:
+    """What each of M models says of every row of a set, in their order, and of `neighbours` pictures that `transform` makes of it.
+
+    Neighbour j of a row is the same for every number of neighbours from j on. `logits` keeps them too, in memory for all pictures.
+    Forward passes have `settings.evaluation_batch` pictures; weights are not changed. Raises `InputError` for no model, a negative
+    number, a transform that does not take these images, or a method that gives labels only where logits are wanted.
+    """
+    if not voters:
+        raise InputError("voters", "needs at least one model")
+    if neighbours < 0:
+        raise InputError("neighbours", f"must be 0 or more, not {neighbours}")
+    named = [(Method(), {"model": voter}, {}) if isinstance(voter, nn.Module) else voter for voter in voters]
+    together = {f"{place}/{name}": module for place, (_, modules, _) in enumerate(named) for name, module in modules.items()}
+
+    def run(made: Modules) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
+        own = [{name: made[f"{place}/{name}"] for name in modules} for place, (_, modules, _) in enumerate(named)]
+        labels: list[list[Tensor]] = [[] for _ in named]
+        kept: list[list[Tensor]] = [[] for _ in named]
+        order = []
+        for pictures, places in _pictures(rows, transform, neighbours, seed, settings.evaluation_batch):
+            x = normalised(pictures, DTYPES[settings.precision], settings.channels_last)
+            order.append(places)
+            for place, (method, _, state) in enumerate(named):
+                with autocast(settings):
+                    found = method.predict(own[place], x, state)
+                labels[place].append(_label(found)[: len(places)])
+                if logits:
+                    kept[place].append(_logits(found)[: len(places)])
+        return labels, kept, order
+
+    with ExitStack() as stack:
+        stack.enter_context(evaluation_mode(together.values()))
+        labels, kept, order = evaluated(together, settings.precision, run)
+        n, many = len(rows.rows.rows), neighbours + 1
+        back = np.argsort(np.concatenate([*order, np.zeros(0, dtype=np.int64)]))
+        said = np.stack([_joined(parts)[back].reshape(n, many) for parts in labels]) if n else np.zeros((len(named), 0, many))
+        if not logits:
+            return Said(said.astype(np.int64))
+        if n == 0:
+            raise InputError("rows", "there are none, so that logits have no width")
+        return Said(said.astype(np.int64), np.stack([_joined(parts)[back].reshape(n, many, -1) for parts in kept]))
+
+
+def label_counts(labels: NDArray[np.int64], n_classes: int, *, original: bool = True) -> NDArray[np.int64]:
+    """How many of a row's pictures are given each class: int64 [..., n, k] of labels [..., n, N + 1] in [0, k); -1 counts nowhere.
+
+    `original`: whether the picture itself is counted, as in the authors' code, or its neighbours only.
+    """
+    counted = labels if original else labels[..., 1:]
+    flat = counted.reshape(-1, counted.shape[-1])
+    if flat.size and int(flat.max()) >= n_classes:
+        raise ValueError(f"label {int(flat.max())} is none of {n_classes} classes")
+    # One place more, which takes what could not be read.
+    places = np.arange(len(flat))[:, None] * (n_classes + 1) + np.where(flat < 0, n_classes, flat)
+    found = np.bincount(places.ravel(), minlength=len(flat) * (n_classes + 1)).reshape(len(flat), n_classes + 1)
+    return found[:, :n_classes].reshape(*labels.shape[:-1], n_classes).astype(np.int64)
+
+
+def neighbour_transform(name: str, *, large: bool = False) -> Transform:
+    """The transform of a neighbourhood of Ng et al. 2022, for small pictures or those of ImageNet's size. Raises `InputError`."""
+    chosen = neighbourhood(name)
+    made: Transform = load("transforms", chosen.transform)(**chosen.knobs(large))
+    return made
+
+
+def _pictures(
+    rows: EvaluationRows, transform: Transform, neighbours: int, seed: int, size: int
+) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
+    """Batches of `size` pictures uint8, the last one filled up, and of which place among all [n x (N + 1)] each one before is."""
+    many, key = neighbours + 1, seed_of(seed, "neighbours")
+    held: list[Tensor] = []
+    places: list[NDArray[np.int64]] = []
+    for start in range(0, len(rows.rows.rows), size):
+        part = np.arange(start, min(start + size, len(rows.rows.rows)))
+        itself, ids = rows.images(part), rows.dataset.row_ids(rows.rows.rows[part])
+        for number in range(many):
+            # Copy by copy, so that as many rows as a batch takes need not wait beside their neighbours.
+            held.append(itself if number == 0 else transform(itself, training_keys(ids, number, key)))
+            places.append(part * many + number)
+            if sum(map(len, places)) >= size:
+                pictures, whose = torch.cat(held), np.concatenate(places)
+                yield pictures[:size], whose[:size]
+                held, places = [pictures[size:]], [whose[size:]]
+    rest = sum(map(len, places))
+    if rest:
+        pictures = torch.cat(held)
+        yield torch.cat([pictures, pictures[-1:].expand(size - rest, -1, -1, -1)]), np.concatenate(places)
+
+
+def _label(found: Output) -> Tensor:
+    if found.label is None and found.logits is None:
+        raise ValueError("a method's Output needs logits or labels")
+    label = found.label if found.label is not None else _logits(found).argmax(1)
+    return label if found.parsed is None else torch.where(found.parsed, label, -1)
+
+
+def _logits(found: Output) -> Tensor:
+    if found.logits is None:
+        raise InputError("logits", "a method gives labels only")
+    return found.logits.float()
+
+
+def _joined(parts: list[Tensor]) -> NDArray[np.generic]:
+    return torch.cat(parts).cpu().numpy()

@@ -1,0 +1,75 @@
+"""The golden record compares every digit, and no record is carried over to a file that gives other figures."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def carry(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The command, which finds its parts as it does when it is run."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("carry")
+
+
+def test_a_figure_that_differs_in_its_last_digit_is_found(carry: ModuleType) -> None:
+    old = {"a": {"accuracy": 0.1 + 0.2, "loss": float("nan"), "words": ["one"], "n": 1}, "b": [1, 2], "c": {"x": [[1], [2]]}}
+    found, reworded, added = carry.golden.differences("part", old, {**old, "d": 4})
+    assert (found, reworded, added) == ([], 0, 1)
+    new = {"a": {"accuracy": 0.3, "loss": float("nan"), "words": ["two"], "n": 1.0}, "b": [1, 2], "c": {"x": [[1], [3]]}}
+    found, reworded, added = carry.golden.differences("part", old, new)
+    assert [(item.subject, item.figure, item.new) for item in found] == [
+        ("part/a", "accuracy", 0.3),
+        ("part/a", "n", 1.0),
+        ("part/c", "x.1", [3]),
+    ]
+    assert (reworded, added) == (1, 0)
+    assert [item.new for item in carry.golden.differences("part", old, {})[0]].count(carry.golden.GONE) == 6
+    changes = {"part/a": {"reason": "a test", "figures": {"accuracy": [0.1 + 0.2, 0.3]}}}
+    assert [carry.golden.listed(changes, item) for item in found] == [True, False, False]
+    changes["part/a"]["figures"]["accuracy"] = [0.1 + 0.2, 0.31]  # what is listed is one new figure, not any
+    assert not carry.golden.listed(changes, found[0])
+
+
+def test_costs_are_carried_only_where_every_figure_is_equal(
+    carry: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    costs = tmp_path / "costs.json"
+    record: dict[str, Any] = {"files": {"erm": "1" * 64, "irm": "2" * 64}, "results": {"erm": {"mlp": {"time": 1.5}}}}
+    costs.write_text(json.dumps(record))
+    monkeypatch.setattr(carry, "COSTS", costs)
+    kept = {"files": {"methods/erm.py": "1" * 64}, "parts": {"method-erm": {"a": 1}, "method-irm": {"a": 2}}}
+    monkeypatch.setattr(carry.golden, "read_record", lambda: kept)
+    stale = carry.stale_costs()
+    assert set(stale) == {"erm", "irm"}
+    assert carry.carry(stale, carry.carry_cost, "costs of", "", lambda part: pytest.fail("computed without a reason")) == 2
+    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: f"{part} differs") == 2
+    assert json.loads(costs.read_text()) == record
+    # The figures of irm are equal too, but to those of a file that its record is not of.
+    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: "") == 1
+    now = json.loads(costs.read_text())
+    (told,) = now.pop("carried")
+    assert now == {**record, "files": {"erm": stale["erm"].new["erm"], "irm": "2" * 64}}
+    assert told["why"] == "a test" and told["old"] == {"erm": "1" * 64} and told["new"] == stale["erm"].new
+    # Carried once, it may be carried again, as long as the golden figures are those that it was compared with.
+    again = stale["erm"]._replace(old=stale["erm"].new, carried=[told])
+    assert carry.of_golden_code("erm", again)
+    monkeypatch.setitem(kept["parts"], "method-erm", {"a": 3})
+    assert not carry.of_golden_code("erm", again)
+
+
+def test_breaks_are_complete_and_their_tests_are_named() -> None:
+    breaks = yaml.safe_load((ROOT / "benchmarks" / "breaks.yaml").read_text(encoding="utf-8"))
+    assert len(breaks) >= 60
+    for item in breaks:
+        assert set(item) == {"room", "what", "file", "old", "new", "test", "within"} and item["old"] != item["new"]
+        assert (ROOT / item["test"].partition("::")[0]).is_file(), item["what"]

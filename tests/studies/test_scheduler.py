@@ -1,0 +1,528 @@
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.studies.toys import JOB, graph, planned
+
+from crosswind.core.errors import InputError, InternalError, StoreError
+from crosswind.core.types import Job
+from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.engines.inline import Inline
+from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.worker import one_thread
+from crosswind.studies.leases import process_start
+from crosswind.studies.scheduler import drive
+from crosswind.studies.store import Store
+
+
+def engine_of(workers):
+    return Pool(JOB, workers) if workers else Inline(JOB)
+
+
+def done(out, runs, workers=0, study="toys", **options):
+    """Plan and drive `runs`; the summary and the results by method."""
+    with Store.open(out, create=True) as store, engine_of(workers) as engine:
+        store.add_plan(study, {}, {}, runs)
+        summary = drive(store, runs, engine, **options)
+        return summary, {run["labels"]["method"]: run for run in store.runs(study)}
+
+
+def outcome(out):
+    """What of a store must not depend on how it came about."""
+    with Store.open(out) as store:
+        rows = store.results("toys")
+        files = {row["key"]: (artifact_folder(store.out, row["key"]) / "score.json").read_text() for row in rows}
+    return [{name: row[name] for name in ("method", "rule", "set", "status", "metrics")} for row in rows], files
+
+
+def words(log_file):
+    """How often each line's first two words stand in the log."""
+    lines = log_file.read_text().splitlines() if log_file.exists() else []
+    return Counter(" ".join(line.split()[:2]) for line in lines)
+
+
+# --- the graph -----------------------------------------------------------------------------------------------------------
+
+
+def test_results_do_not_depend_on_engine_or_workers(tmp_path):
+    found = []
+    for workers in (0, 1, 2):
+        summary, runs = done(tmp_path / str(workers), graph(tmp_path / "log", seconds=0.0), workers)
+        assert (summary.finished, summary.executed, len(runs)) == (14, 14, 14)
+        found.append(outcome(tmp_path / str(workers)))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][0]) == 28
+    assert not (tmp_path / "0" / "checkpoints").exists() or not os.listdir(tmp_path / "0" / "checkpoints")
+
+
+def test_a_run_starts_after_those_it_needs(tmp_path):
+    done(tmp_path / "out", graph(tmp_path / "log", seconds=0.0), 2)
+    lines = [line.rsplit(" ", 1)[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(lines) == 28
+    for i in range(6):
+        assert lines.index(f"end base{i % 2}") < lines.index(f"start on{i}")
+    for i in range(2):
+        assert max(lines.index(f"end on{i}"), lines.index(f"end on{i + 1}"), lines.index("end alone0")) < lines.index(
+            f"start top{i}"
+        )
+
+
+def test_what_is_finished_is_not_done_again(tmp_path):
+    runs = graph(tmp_path / "log", seconds=0.0)
+    done(tmp_path / "out", runs[-4:])
+    summary, _ = done(tmp_path / "out", runs, 2)
+    assert summary.executed == 10 and summary.finished == 14
+    summary, _ = done(tmp_path / "out", runs)
+    assert summary.executed == 0 and summary.finished == 14
+    assert set(words(tmp_path / "log").values()) == {1}
+
+
+def test_a_circle_is_refused_before_anything_starts(tmp_path):
+    runs = [Job("aaaa", {}, {}, ("bbbb",)), Job("bbbb", {}, {}, ("cccc",)), Job("cccc", {}, {}, ("aaaa",))]
+    with pytest.raises(InputError, match="in a circle: .*aaaa"):
+        done(tmp_path / "out", runs)
+    with Store.open(tmp_path / "out") as store:
+        assert store.live_drivers() == set()
+
+
+def test_a_need_must_be_planned_or_done(tmp_path):
+    base = planned("base")
+    run = planned("run", (base.key,))
+    with pytest.raises(InputError, match="neither in the plan nor finished"):
+        done(tmp_path / "out", [run])
+    done(tmp_path / "out", [base], study="bases")
+    summary, _ = done(tmp_path / "out", [run])
+    assert summary.finished == 1
+
+
+def test_a_plan_that_was_not_added_is_refused(tmp_path):
+    with Store.open(tmp_path / "out", create=True) as store, pytest.raises(StoreError, match="its plan was not added"):
+        drive(store, [planned("a")], Inline(JOB))
+
+
+def test_one_run_under_two_labels_is_done_once(tmp_path):
+    run = planned("a", log=str(tmp_path / "log"))
+    twice = [run, Job(run.key, run.spec, {"method": "b"})]
+    summary, runs = done(tmp_path / "out", twice)
+    assert summary.finished == 1 and len(runs) == 2 and words(tmp_path / "log")["start a"] == 1
+
+
+FAILURES = {
+    "raise": (r"^ValueError: the toy is broken \(toys.py, line \d+\)$", 1),
+    "refuse": (r"^the toy does not want to$", 1),
+    "wrong": (r"^the job's result is not as it should be", 1),
+    "memory": (r"^tried 2 times: out of memory: no room for the toy", 2),
+    "die": (r"^tried 2 times: its worker was killed by SIGKILL \(out of memory\?\)$", 2),
+    "exit": (r"^tried 2 times: its worker ended with exit status 7$", 2),
+    "segfault": (r"^tried 2 times: its worker was killed by SIGSEGV; it said: Fatal Python error: Segmentation fault.*toys.py", 2),
+}
+
+
+def test_a_failing_run_is_recorded_and_the_study_goes_on(tmp_path):
+    bad = [planned(kind, does=kind) for kind in FAILURES]
+    good = [planned("once", does="die once"), planned("diverges", does="diverge"), planned("good")]
+    summary, runs = done(tmp_path / "out", bad + good, 2)
+    assert (summary.finished, summary.diverged, summary.failed) == (2, 1, len(FAILURES))
+    for kind, (reason, attempts) in FAILURES.items():
+        assert runs[kind]["status"] == "failed" and runs[kind]["attempts"] == attempts
+        assert re.search(reason, runs[kind]["reason"]), runs[kind]["reason"]
+    assert runs["once"]["attempts"] == 2 and runs["once"]["reason"] is None
+    assert runs["good"]["attempts"] == 1 and runs["diverges"]["status"] == "diverged"
+    with Store.open(tmp_path / "out") as store:
+        assert "Traceback" in store.run(runs["raise"]["key"])["detail"]
+        assert len(store.run(runs["diverges"]["key"])["scores"]) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_fault_of_our_own_stops_the_study(workers, tmp_path):
+    runs = [planned("fault", does="contradict"), planned("good")]
+    with pytest.raises(InternalError, match="^the toy contradicts itself$"):
+        done(tmp_path / "out", runs, workers)
+    with Store.open(tmp_path / "out") as store:
+        told = {run["labels"]["method"]: run for run in store.runs("toys")}
+    assert (told["fault"]["status"], told["fault"]["reason"]) == ("failed", "the toy contradicts itself")
+    assert told["good"]["status"] == "pending"
+
+
+@pytest.mark.parametrize("kind", ["raise", "refuse", "wrong", "memory"])
+def test_exceptions_are_recorded_alike_in_this_process(kind, tmp_path):
+    _, runs = done(tmp_path / "out", [planned(kind, does=kind)])
+    reason, attempts = FAILURES[kind]
+    assert re.search(reason, runs[kind]["reason"]) and runs[kind]["attempts"] == attempts
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_time_limit_ends_a_run(workers, tmp_path):
+    summary, runs = done(tmp_path / "out", [planned("hang", does="hang"), planned("good")], workers, time_limit=0.4)
+    assert (summary.failed, summary.finished) == (1, 1)
+    assert runs["hang"]["reason"] == "time limit: the run took more than 0.4 seconds" and runs["hang"]["attempts"] == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_needs_a_failed_run_fails_with_it(workers, tmp_path):
+    base, fine = planned("base", does="raise"), planned("fine")
+    middle = planned("middle", (base.key, fine.key))
+    top = planned("top", (middle.key,))
+    summary, runs = done(tmp_path / "out", [top, middle, base, fine], workers)
+    assert (summary.failed, summary.finished) == (3, 1)
+    for name in ("middle", "top"):
+        assert runs[name]["reason"] == f"needs {base.key[:12]}, which failed" and runs[name]["attempts"] == 0
+    again, _ = done(tmp_path / "out", [top, middle, base, fine], workers)
+    assert (again.failed, again.executed) == (3, 0)
+
+
+def test_failed_runs_get_another_chance_only_when_asked(tmp_path, monkeypatch):
+    base = planned("base", does="raise")
+    runs = [base, planned("top", (base.key,))]
+    done(tmp_path / "out", runs)
+    from tests.studies import toys
+
+    def healed(kind, spec, place):
+        return toys.execute(kind, {**spec, "does": "work"}, place)
+
+    monkeypatch.setattr(toys, "healed", healed, raising=False)
+    with Store.open(tmp_path / "out", create=True) as store:
+        engine = Inline("tests.studies.toys:healed")
+        assert drive(store, runs, engine).failed == 2
+        summary = drive(store, runs, engine, retry_failed=True)
+        assert (summary.finished, summary.failed) == (2, 0)
+        assert {run["reason"] for run in store.runs("toys")} == {None}
+
+
+# Name of what the toy does: the cause that is kept; and with it how often one driver starts it.
+STOPPED = {
+    "memory": ("memory", 2),
+    "no memory left to map": ("memory", 2),
+    "wrapped": ("disk", 1),
+    "quota": ("disk", 1),
+    "safetensors": ("disk", 1),
+    "input": ("system", 1),
+    "handles": ("system", 1),
+    "file size": ("system", 1),
+    "die": ("killed", 2),
+    "term": ("killed", 2),
+}
+OWN = {"raise": 1, "refuse": 1, "wrong": 1, "no file": 1, "exit": 2, "segfault": 2}
+OF_WORKERS = ("die", "term", "exit", "segfault")  # in this process they would end the test
+
+
+@pytest.mark.parametrize("kind", [*STOPPED, *OWN])
+def test_what_the_machine_stopped_is_done_again_at_the_next_run_and_nothing_else(kind, tmp_path):
+    cause, attempts = STOPPED.get(kind, (None, OWN.get(kind)))
+    base = planned("base", does=kind, log=str(tmp_path / "log"))
+    runs = [base, planned("top", (base.key,)), planned("other")]
+    workers = int(kind in OF_WORKERS)
+    done(tmp_path / "out", runs[2:], workers, study="before")
+    for number in (1, 2):
+        summary, found = done(tmp_path / "out", runs, workers)
+        assert (summary.failed, summary.finished) == (2, 1)
+        assert (found["base"]["cause"], found["base"]["attempts"]) == (cause, attempts)
+        times = number if cause else 1
+        assert words(tmp_path / "log")["start base"] == times * attempts, "each driver tries it as often, and no oftener"
+
+
+def test_what_the_machine_stopped_ends_well_when_the_machine_does(tmp_path, monkeypatch):
+    from tests.studies import toys
+
+    base = planned("base", does="quota")
+    runs = [base, planned("top", (base.key,)), planned("own", does="raise")]
+    assert done(tmp_path / "out", runs)[0].stopped
+    monkeypatch.setattr(
+        toys, "healed", lambda kind, spec, place: toys.execute(kind, {**spec, "does": "work"}, place), raising=False
+    )
+    with Store.open(tmp_path / "out", create=True) as store:
+        summary = drive(store, runs, Inline("tests.studies.toys:healed"))
+        assert (summary.finished, summary.failed, summary.stopped) == (3, 0, "")
+        assert {run["cause"] for run in store.runs("toys")} == {None}
+
+
+def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
+    runs = [planned("first"), planned("full", does="quota"), *(planned(f"more{i}") for i in range(5))]
+    summary, found = done(tmp_path / "out", runs)
+    assert (summary.finished, summary.failed, summary.executed) == (1, 1, 2)
+    assert "the disk is full, so no more runs are begun; free space and give the command again" in summary.stopped
+    assert [found[f"more{i}"]["status"] for i in range(5)] == ["pending"] * 5
+    from crosswind.cli.main import _status
+
+    assert _status(["status", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("  1 stopped by the machine (disk full): they run again at the next run (OSError: [Errno 122]")
+    # A run that always fills the disk does not keep the others from their turn.
+    summary, found = done(tmp_path / "out", runs)
+    assert (summary.finished, summary.failed, summary.executed) == (6, 1, 6) and summary.stopped
+
+
+def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
+    for job in ("tests.studies.toys:nothing", "no.such.module:job", "nonsense"):
+        with Store.open(tmp_path / job, create=True) as store, Pool(job, 1) as engine:
+            store.add_plan("toys", {}, {}, [planned("a")])
+            assert drive(store, [planned("a")], engine).failed == 1
+            assert f"the job {job} cannot be loaded" in store.runs("toys")[0]["reason"]
+
+
+def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("only root can mount a small disk")
+    runs = [planned("before"), planned("fill", does="fill"), planned("after")]
+    try:
+        summary, found = done(folder / "out", runs, 1)
+        assert (summary.finished, summary.failed) == (1, 1) and "the disk is full" in summary.stopped
+        assert "No space left on device" in found["fill"]["reason"] and found["fill"]["cause"] == "disk"
+        summary, found = done(folder / "out", runs, 1)
+        assert (summary.finished, summary.failed, summary.executed) == (2, 1, 2)
+        # Now not even the store can be written.
+        more = [planned(f"more{i}", padding="x" * 2000) for i in range(50)]
+        with Store.open(folder / "out", create=True) as store, Inline(JOB) as engine:
+            store.add_plan("more", {}, {}, more)
+            with pytest.raises(StoreError, match=r"full|No space"):
+                drive(store, more, engine, on_event=lambda progress: fill_up(folder) if progress.done == 3 else None)
+        (folder / "ballast").unlink()
+        with Store.open(folder / "out", create=True) as store, store.transaction() as connection:
+            assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+        summary, found = done(folder / "out", more, 1, study="more")
+        assert summary.finished == 50 and summary.executed <= 47
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill_up(folder):
+    with contextlib.suppress(OSError), (folder / "ballast").open("ab", buffering=0) as file:
+        while file.write(b"x" * 1024):
+            pass
+
+
+# --- progress ------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_told(tmp_path):
+    told = []
+    runs = [planned("base", seconds=0.6), planned("bad", does="raise"), planned("last", seconds=0.1)]
+    done(tmp_path / "out", runs, 1, on_event=told.append)
+    assert [item.done + item.failed for item in told] == sorted(item.done + item.failed for item in told)
+    assert (told[0].done, told[0].total, told[0].left) == (0, 3, None)
+    assert (told[-1].done, told[-1].failed, told[-1].running, told[-1].left) == (2, 1, 0, 0.0)
+    assert {item.report.get("steps") for item in told if item.message == "runs"} == {3}
+    after_first = next(item for item in told if item.done == 1)
+    assert after_first.left is not None and 0.3 < after_first.left < 2.5
+
+
+def test_an_error_while_telling_gives_the_runs_back(tmp_path):
+    def tell(progress):
+        if progress.message == "started":
+            raise BrokenPipeError
+
+    for workers in (0, 1):
+        with pytest.raises(BrokenPipeError):
+            done(tmp_path / "out", [planned("a"), planned("b")], workers, on_event=tell)
+        with Store.open(tmp_path / "out") as store:
+            assert store.counts("toys")["pending"] == 2 and store.live_drivers() == set()
+
+
+# --- signals and kills ---------------------------------------------------------------------------------------------------
+
+
+def start(out, log_file, workers=2, **more):
+    command = [sys.executable, "-m", "tests.studies.toys", str(out), str(log_file), str(workers)]
+    return subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def workers_in(log_file):
+    lines = log_file.read_text().splitlines() if log_file.exists() else []
+    return {int(line.split()[2]) for line in lines}
+
+
+@pytest.fixture
+def interruptible():
+    """A program started in the background by a shell ignores SIGINT, and what it starts inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
+def test_a_signal_ends_a_study_cleanly(interruptible, number, workers, tmp_path):
+    out, log_file = tmp_path / "out", tmp_path / "log"
+    process = start(out, log_file, workers)
+    until(lambda: sum(words(log_file).values()) > 6)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=10)
+    assert (process.returncode, said) == (130, b"")
+    with Store.open(out) as store:
+        counts, live = store.counts("toys"), store.live_drivers()
+        assert {run["attempts"] for run in store.runs("toys") if run["status"] == "pending"} == {0}
+    assert counts["running"] == 0 and 0 < counts["finished"] < 14 and counts["failed"] == 0 and not live
+    assert os.listdir(out / "artifacts" / ".partial") == []
+    assert not any(process_start(pid) for pid in workers_in(log_file))
+    summary, _ = done(out, graph(log_file), 2)
+    assert summary.finished == 14
+
+
+def test_an_interrupt_in_a_run_of_this_process_gives_it_back(interruptible, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        done(tmp_path / "out", [planned("a"), planned("i", does="interrupt"), planned("b")])
+    with Store.open(tmp_path / "out") as store:
+        assert [run["status"] for run in store.runs("toys")] == ["finished", "pending", "pending"]
+        assert [run["attempts"] for run in store.runs("toys")] == [1, 0, 0]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_workers_end_with_a_killed_driver_and_the_next_goes_on(tmp_path):
+    out, log_file = tmp_path / "out", tmp_path / "log"
+    process = start(out, log_file)
+    until(lambda: sum(words(log_file).values()) > 6)
+    process.kill()
+    process.communicate()
+    until(lambda: not any(process_start(pid) for pid in workers_in(log_file)), 2.0)
+    with Store.open(out) as store:
+        assert store.counts("toys")["running"] == 0  # its driver is dead
+        finished = store.counts("toys")["finished"]
+    summary, runs = done(out, graph(log_file), 2)
+    assert summary.finished == 14 and summary.executed == 14 - finished
+    assert {run["attempts"] for run in runs.values()} == {1}
+    done(tmp_path / "other", graph(tmp_path / "other log"))
+    assert outcome(out) == outcome(tmp_path / "other")
+
+
+def test_a_worker_in_a_long_run_ends_with_a_killed_driver(tmp_path):
+    code = f"""
+from tests.studies.test_scheduler import done, planned
+from pathlib import Path
+done(Path({str(tmp_path / "out")!r}), [planned("long", steps=1, seconds=60, log={str(tmp_path / "log")!r})], 1)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    until(lambda: workers_in(tmp_path / "log"))
+    process.kill()
+    process.wait()
+    until(lambda: not any(process_start(pid) for pid in workers_in(tmp_path / "log")), 2.0)
+
+
+def test_two_drivers_on_one_store_share_the_work(tmp_path):
+    out, log_file = tmp_path / "out", tmp_path / "log"
+    processes = [start(out, log_file, 2), start(out, log_file, 1), start(out, log_file, 0)]
+    for process in processes:
+        assert process.wait(timeout=60) == 0, process.stderr.read()
+        process.communicate()
+    assert words(log_file) == Counter({f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)})
+    with Store.open(out) as store:
+        assert store.counts("toys")["finished"] == 14
+        assert len({run["driver"] for run in store.runs("toys")}) > 1
+
+
+# --- the pool ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_has_one_thread_and_not_the_users_folder(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise RuntimeError('the wrong json')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    _, runs = done(tmp_path / "out", [planned("a"), planned("b")], 1)
+    assert {run["status"] for run in runs.values()} == {"finished"}
+    assert {run["cost"]["threads"] for run in runs.values()} == {"1"}
+    assert len({run["cost"]["pid"] for run in runs.values()}) == 1  # one worker did both
+
+
+def test_a_run_in_this_process_has_one_thread_as_well(monkeypatch):
+    threads = [4]
+    torch = SimpleNamespace(get_num_threads=lambda: threads[-1], set_num_threads=threads.append)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    with one_thread():
+        assert os.environ["OMP_NUM_THREADS"] == os.environ["MKL_NUM_THREADS"] == "1" and threads == [4, 1]
+    assert os.environ["OMP_NUM_THREADS"] == "4" and "MKL_NUM_THREADS" not in os.environ and threads == [4, 1, 4]
+
+
+def test_what_a_run_started_ends_with_it(tmp_path):
+    _, runs = done(tmp_path / "out", [planned("spawn", does="spawn", child=str(tmp_path / "child"))], 1, time_limit=1.0)
+    assert runs["spawn"]["reason"].startswith("time limit")
+    child = int((tmp_path / "child").read_text())
+    until(lambda: process_start(child) is None, 2.0)
+
+
+def test_a_worker_that_died_while_it_was_free_costs_nothing(tmp_path):
+    with Store.open(tmp_path / "out", create=True) as store, Pool(JOB, 1) as engine:
+        for name in ("a", "b"):
+            store.add_plan(name, {}, {}, [planned(name)])
+            assert drive(store, [planned(name)], engine).finished == 1
+            run = store.runs(name)[0]
+            assert run["attempts"] == 1
+            os.kill(run["cost"]["pid"], signal.SIGKILL)
+            until(lambda pid=run["cost"]["pid"]: process_start(pid) is None)
+
+
+def test_workers_are_kept_from_study_to_study_and_end_with_the_pool(tmp_path):
+    pids = set()
+    with Store.open(tmp_path / "out", create=True) as store, Pool(JOB, 1) as engine:
+        for name in ("a", "b"):
+            store.add_plan(name, {}, {}, [planned(name)])
+            drive(store, [planned(name)], engine)
+            pids.add(store.runs(name)[0]["cost"]["pid"])
+    assert len(pids) == 1
+    assert process_start(pids.pop()) is None
+
+
+def test_a_pool_needs_a_worker():
+    with pytest.raises(ValueError, match="at least one worker"):
+        Pool(JOB, 0)
+
+
+def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
+    from tests.studies import toys
+
+    told = []
+
+    def told_of(kind, spec, place):
+        told.append((spec["name"], kind, sorted(place.needed), place.profile))
+        return toys.execute(kind, spec, place)
+
+    monkeypatch.setattr(toys, "told_of", told_of, raising=False)
+    fits = [replace(planned(name), kind="fit") for name in ("fit0", "fit1")]
+    estimate = replace(planned("all", sorted(fit.key for fit in fits)), kind="estimate")
+    with Store.open(tmp_path / "out", create=True) as store, Inline("tests.studies.toys:told_of") as engine:
+        store.add_plan("toys", {}, {}, [estimate, *fits])
+        drive(store, [estimate, *fits], engine)
+    assert told == [("fit0", "fit", [], None), ("fit1", "fit", [], None), ("all", "estimate", list(estimate.needs), None)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_follows_a_job_is_done_and_recorded_with_it(workers, tmp_path):
+    """One claim, one process, one transaction; a later plan with one more follower does that one alone."""
+    fit = replace(planned("fit", log=str(tmp_path / "log")), kind="fit")
+    first, second = (replace(planned(name, (fit.key,), log=str(tmp_path / "log")), follows=fit.key) for name in ("first", "second"))
+    summary, runs = done(tmp_path / "out", [fit, first], workers)
+    assert (summary.finished, summary.executed, set(runs)) == (1, 1, {"first"})
+    assert len({line.split()[2] for line in (tmp_path / "log").read_text().splitlines()}) == 1
+    summary, runs = done(tmp_path / "out", [fit, first, second], workers)
+    assert (summary.finished, summary.executed) == (2, 1) and words(tmp_path / "log")["start fit"] == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("bad", ["fit", "second"])
+def test_of_jobs_that_follow_each_other_all_fail_or_none(bad, workers, tmp_path):
+    fit = replace(planned("fit", **({"does": "raise"} if bad == "fit" else {})), kind="fit")
+    first = replace(planned("first", (fit.key,)), follows=fit.key)
+    second = replace(planned("second", (fit.key,), **({"does": "raise"} if bad == "second" else {})), follows=fit.key)
+    summary, runs = done(tmp_path / "out", [fit, first, second], workers)
+    assert summary.failed == 2 and {run["status"] for run in runs.values()} == {"failed"}
+    assert all("the toy is broken" in run["reason"] for run in runs.values()), "the reason, not that something else failed"
+    with Store.open(tmp_path / "out") as store:
+        assert store.statuses([fit.key])[fit.key] == "failed" and not list((tmp_path / "out" / "artifacts").rglob("score.json"))
