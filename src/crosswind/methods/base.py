@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
+from crosswind.core.exhibits import Exhibit
 from crosswind.core.knobs import Limit, Needs
 
 if TYPE_CHECKING:
@@ -329,3 +330,7 @@ class Method:
     def doubts(self, state: State) -> list[str]:
         """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
         return []
+
+    def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
+        """What there is to look at after training, by name; `state` is that at its end. Reports draw it, and no number reads it."""
+        return {}

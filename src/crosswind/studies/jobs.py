@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crosswind.core.errors import InternalError, RunError
+from crosswind.core.exhibits import read_exhibits, write_exhibits
 from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
@@ -86,6 +87,7 @@ def fit(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str
     (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
         _write_weights(place.folder, trajectory)
+    write_exhibits(place.folder, trajectory.exhibits)
     place.held[place.key] = trajectory.answer  # for the predictions that follow
     # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
     diverged = trajectory.status != "finished"
@@ -182,6 +184,8 @@ def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[s
     else:
         report = _merged(place, read)
     (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    # The row's own copy: a report reads one folder a row.
+    write_exhibits(place.folder, {name: item for key in place.needs for name, item in read_exhibits(place.needed[key]).items()})
     doubts = [text for about in read if about["kind"] == "predict" for text in about["doubts"]]
     entries = []
     for rule, sets in said.items():

@@ -364,7 +364,9 @@ class _Run:
         pairing = pairing_of(self.method, self.split, self.info)
         told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
         told = {rule: [*own, *doubts] for rule, own in told.items()}
-        return Trajectory(self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer)
+        ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
+        # A state that is no longer finite shows nothing.
+        return Trajectory(*ended, {} if self.status == "diverged" else self.method.exhibits(self.info, state))
 
     def answer(
         self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
