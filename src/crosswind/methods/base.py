@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Limit, Needs
+from crosswind.core.types import InputSpec
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -47,6 +48,7 @@ __all__ = [
     "State",
     "Tools",
     "Unlabelled",
+    "check_channels",
     "check_needs",
 ]
 
@@ -58,11 +60,12 @@ State: TypeAlias = "dict[str, Tensor]"
 class Info:
     """What a method may know of a run before it starts; plain values.
 
-    `input_shape` (c, h, w). `n_rows` training rows. `group_counts[g]` and `environment_counts[e]` are numbers of training rows, 0
-    for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are the study's.
+    `input`: a row as the model takes it. `n_rows` training rows. `group_counts[g]` and `environment_counts[e]` are numbers of
+    training rows, 0 for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are
+    the study's.
     """
 
-    input_shape: tuple[int, ...]
+    input: InputSpec
     n_classes: int
     n_rows: int
     group_names: tuple[str, ...] = ()
@@ -74,6 +77,11 @@ class Info:
     steps: int = 0
     batch: int = 128
     lr: float = 1e-3
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of a row as a network takes it: (c, h, w), (length,) or (width,)."""
+        return self.input.tensor_shape
 
     @property
     def n_groups(self) -> int:
@@ -99,12 +107,12 @@ class Pair:
 class Batch:
     """One batch of training rows.
 
-    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), texts int64 [n, t]. `y` int64 [n], noise included. `ids` int64
-    [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example carries its
-    parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64 [n]: cell;
-    `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step` counts from 0 in
-    each stage, `steps` is the stage's length, `epoch` is that of the first row, `progress` = step / steps, in [0, 1). `stage` is
-    the stage's name.
+    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), features float [n, d], texts int64 [n, t]. `y` int64 [n], noise
+    included. `ids` int64 [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example
+    carries its parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64
+    [n]: cell; `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step`
+    counts from 0 in each stage, `steps` is the stage's length, `epoch` is that of the first row, `progress` = step / steps, in
+    [0, 1). `stage` is the stage's name.
     """
 
     x: Tensor
@@ -348,15 +356,20 @@ def check_needs(name: str, needs: Needs, info: Info, taps: Sequence[str] | None 
         raise NeedsError(f"method {name!r} needs at least two environments with training rows, {what}: change `environments`")
     if needs.sampler == "per-environment" and info.batch < present:
         raise NeedsError(f"method {name!r} needs a row of each of {present} environments in a batch, which has {info.batch} rows")
-    if needs.channels and (len(info.input_shape) != 3 or info.input_shape[0] not in needs.channels):
-        many = " or ".join(str(number) for number in needs.channels)
-        raise NeedsError(f"method {name!r} needs images of {many} channels, not inputs of shape {info.input_shape}")
+    check_channels(f"method {name!r}", needs, info.input)
     if needs.pairs:
         raise NeedsError(f"method {name!r} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
     if needs.taps and taps is not None:
         missing = [tap for tap in needs.taps if tap not in taps]
         if missing:
             raise NeedsError(f"method {name!r} reads the stage {missing[0]!r}, the model has {', '.join(taps)}")
+
+
+def check_channels(where: str, needs: Needs, input: InputSpec) -> None:
+    """Refuse inputs that are no images of the channels that a method needs. Raises `NeedsError` that begins with `where`."""
+    if needs.channels and (input.kind != "image" or input.shape[2] not in needs.channels):
+        many = " or ".join(str(number) for number in needs.channels)
+        raise NeedsError(f"{where} needs images of {many} channels, and is given {input}")
 
 
 def _present(info: Info) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.registry import facts, listing
+from crosswind.core.types import InputSpec
+from crosswind.data.dataset import AttributedDataset
+from crosswind.methods.base import check_channels
 from crosswind.models.form import check_form
 from crosswind.studies.axes import MethodEntry, Point
 from crosswind.studies.counting import DrawCounts
@@ -14,9 +17,7 @@ from crosswind.training.pairings import Pairing, refuse
 from crosswind.training.pairings import doubts as pairing_doubts
 from crosswind.training.settings import TrainingSettings, check_switches
 
-__all__ = ["Shape", "check_forms", "check_lengths", "check_models", "check_needs", "doubts", "pairings"]
-
-Shape: TypeAlias = tuple[int, int, int]  # height, width and channels of images
+__all__ = ["check_forms", "check_lengths", "check_models", "check_needs", "doubts", "pairings"]
 
 
 def check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts, title: str) -> None:
@@ -45,17 +46,19 @@ def check_needs(method: MethodEntry, split: Mapping[str, Any], counts: DrawCount
         refuse(pairing, f"{where}:")
 
 
-def check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], shape: Shape | None, title: str) -> None:
-    """Refuse a method on a model or on images that it cannot work with. What a model does not declare is not held against it."""
+def check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], input: InputSpec | None, title: str) -> None:
+    """Refuse a method on a model or on inputs that it cannot work with. What a model does not declare is not held against it."""
     needs = method.facts.needs
     if needs is None:
         return
-    if needs.channels and shape is not None and shape[2] not in needs.channels:
-        many = " or ".join(str(number) for number in needs.channels)
-        raise NeedsError(f"methods.{method.label} ({title}): needs images of {many} channels, and these have {shape[2]}")
+    where = f"methods.{method.label} ({title}):"
+    if input is not None:
+        check_channels(where, needs, input)
     for label, model in models.items():
         form = facts("models", model["name"]).built
         norm = "" if form is None else form.norm_of(model["knobs"])
+        if form is not None and form.of and model["knobs"][form.of] and needs.channels and method.on(label):
+            raise NeedsError(f"{where} needs images, and {label!r} is trained on the features of another model")
         if method.on(label) and needs.norm and norm and norm != needs.norm:
             fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
             raise InputError(
@@ -66,16 +69,18 @@ def check_models(method: MethodEntry, models: Mapping[str, dict[str, Any]], shap
             )
 
 
-def check_forms(models: Mapping[str, dict[str, Any]], shape: Shape | None, point: Point) -> None:
-    """Refuse a model that cannot be built for the images of a data set."""
-    if shape is None:
-        return
+def check_forms(models: Mapping[str, dict[str, Any]], dataset: AttributedDataset, point: Point) -> None:
+    """Refuse a model that cannot be built for the inputs of a data set."""
     for label, model in models.items():
         form = facts("models", model["name"]).built
         try:
-            check_form(form, model["knobs"], (shape[2], shape[0], shape[1]), f"models.{label}", model["name"])
+            check_form(form, model["knobs"], dataset.input, f"models.{label}", model["name"])
         except InputError as error:
             raise InputError(error.field, f"{error.problem} (data.{point.data})", error.choices) from None
+        per_visit = dataset.derived is not None and dataset.derived.mode != "fixed"
+        if per_visit and form is not None and form.of and model["knobs"][form.of]:
+            problem = f"reads each row of data.{point.data} once, and its derived attribute is drawn at every visit"
+            raise InputError(f"models.{label}", f"{problem}; make its mode fixed")
 
 
 def pairings(method: MethodEntry, split: Mapping[str, Any], counts: DrawCounts) -> Iterator[Pairing]:

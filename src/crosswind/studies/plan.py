@@ -149,8 +149,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             split["sets"][name]["version"] = _FOLLOWING
         _check_selection(study, point, counts)
         _check_shapes(used, point.data)
-        shape = used[point.data].image_shape
-        check_forms(trained, shape, point)
+        given = used[point.data].input
+        check_forms(trained, used[point.data], point)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
@@ -162,7 +162,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
             check_needs(method, {**split, **own[method.label]}, counts, point.title)
-            check_models(method, trained, shape, point.title)
+            check_models(method, trained, given, point.title)
             check_lengths(method, counts.train_rows, point.title)
             for text in doubts(method, {**split, **own[method.label]}, counts):
                 warnings.setdefault(text, {})[point.title] = None
@@ -391,6 +391,9 @@ def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
 
 def _check_shapes(used: Mapping[str, AttributedDataset], main: str) -> None:
     for name, dataset in used.items():
+        own, other = used[main].input, dataset.input
+        if own and other and (own.kind != other.kind or (own.kind != "image" and own != other)):
+            raise InputError(f"data.{name}", f"{other} cannot be tested by a model trained on the {own} of {main!r}")
         ours, theirs = used[main].image_shape, dataset.image_shape
         if ours is not None and theirs is not None and ours[2] != theirs[2]:
             raise InputError(

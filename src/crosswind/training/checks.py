@@ -36,13 +36,11 @@ def check_run(
     check_needs(name, method.needs, info)
     refuse(_pairing(method, split, info), f"method {name!r}")
     check_switches(method.needs, vars(method), info.steps)
-    own = images[split.train.source].image_shape
+    own = images[split.train.source].input
     for name, rows in {**split.validation, **split.evaluation}.items():
-        shape = images[rows.source].image_shape
-        if shape != own:
-            raise DataError(
-                f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape"
-            )
+        other = images[rows.source].input
+        if other != own:
+            raise DataError(f"set {name!r} has {other} from {rows.source!r}, training has {own}: make them alike")
     check_device(settings.device)
     knob = method.needs.adapts
     if knob and getattr(method, knob) is not None:

@@ -26,14 +26,13 @@ __all__ = ["identity", "info_of"]
 def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> Info:
     """What the method may know of a run."""
     rows = split.train
-    shape = images[rows.source].image_shape or (0, 0, 0)
     environment = rows.environment
     group_step, environment_step = rows.visit_step
     groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
     # A group that the sampler never draws is not shown: a method that waits for it would give it a weight for ever.
     left = undrawn(rows.group, len(groups), rows.weight, rows.visit_law, group_step)
     return Info(
-        input_shape=(shape[2], shape[0], shape[1]),
+        input=images[rows.source].check_inputs(),
         n_classes=len(split.class_names),
         n_rows=len(rows.rows),
         class_names=tuple(split.class_names),
