@@ -22,6 +22,7 @@ from tests.studies.plans import whole_specs
 from crosswind.core.errors import CrosswindError, InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.registry import Facts, listing, load
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
 from crosswind.methods.erm import ERM
 from crosswind.shifts.split import Split, make_split
@@ -385,6 +386,10 @@ def test_images_of_other_channels_are_refused_by_the_plan(method: str, monkeypat
     from crosswind.studies import plan as planning
 
     built = planning.build_dataset
-    monkeypatch.setattr(planning, "build_dataset", lambda values, where: replace(built(values, where), image_shape=(16, 16, 2)))
-    with pytest.raises(NeedsError, match=rf"methods.{method} \(.*: needs images of 1 or 3 channels, and these have 2"):
+    monkeypatch.setattr(
+        planning, "build_dataset", lambda values, where: replace(built(values, where), input=InputSpec.image(16, 16, 2))
+    )
+    with pytest.raises(
+        NeedsError, match=rf"methods.{method} \(.*: needs images of 1 or 3 channels, and is given images of 16 x 16 x 2"
+    ):
         planned(Pairing(), {"erm": {}, method: {}})
