@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import Job
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
@@ -73,6 +73,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
+    import_named()  # a score's key names the metrics
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
     norms = norms_of({label: ModelSpec(**model) for label, model in trained.items()})
