@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.training.cuda_graphs import VARIABLE, Steps
 from crosswind.training.device import reproducible
 from crosswind.training.loader import EvaluationRows, TrainingRows
@@ -52,7 +53,7 @@ class Rows:
 def data_of() -> AttributedDataset:
     kept = np.random.default_rng(0).integers(0, 256, (ROWS, SIDE, SIDE, 3), dtype=np.uint8)
     table = AttributeTable((Attribute("label", ("a", "b", "c")),), (np.arange(ROWS) % 3)[None].astype(np.uint8))
-    return AttributedDataset("noise", table, lambda asked: kept[asked], (SIDE, SIDE, 3))
+    return AttributedDataset("noise", table, lambda asked: kept[asked], InputSpec.image(SIDE, SIDE, 3))
 
 
 def loop(name: str, batch: int, precision: str, *, graph: bool = False, compiled: bool = False) -> Step:
@@ -60,7 +61,7 @@ def loop(name: str, batch: int, precision: str, *, graph: bool = False, compiled
     rows, data, method = Rows(), data_of(), ERM()
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
     images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = RunTools(method, Info((3, SIDE, SIDE), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    tools = RunTools(method, Info(InputSpec.image(SIDE, SIDE, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)
@@ -81,10 +82,10 @@ def loop(name: str, batch: int, precision: str, *, graph: bool = False, compiled
 
 
 def plain(name: str, batch: int) -> Step:
-    model = build_model(name, {}, (3, SIDE, SIDE), 3, 0).train().cuda()
+    model = build_model(name, {}, InputSpec.image(SIDE, SIDE, 3), unnamed(3), 0).train().cuda()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     data = data_of()
-    pixels = torch.from_numpy(data.pixels(np.arange(ROWS))).permute(0, 3, 1, 2).contiguous().cuda()
+    pixels = torch.from_numpy(data.inputs(np.arange(ROWS))).permute(0, 3, 1, 2).contiguous().cuda()
     label = torch.from_numpy(Rows().label).cuda()
 
     def step(number: int) -> None:

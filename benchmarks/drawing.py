@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     shapes3d, dsprites = Shapes3D(size=options.size).load(), DSprites(size=options.size).load()
     begun = time.process_time()
-    shapes3d.pixels(np.arange(480))
+    shapes3d.inputs(np.arange(480))
     print(f"the 480 views of Shapes3D at {options.size} pixels: {time.process_time() - begun:.1f} s")
 
     def anew(rows: NDArray[np.int64]) -> None:

@@ -31,10 +31,11 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision import transforms
 
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.erm import ERM
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.neighbour_votes import neighbour_labels, neighbour_transform
@@ -64,11 +65,11 @@ class Bench:
         self.pixels = generator.integers(0, 256, (n, self.side, self.side, 3), dtype=np.uint8)
         label = generator.integers(0, CLASSES, n)
         table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-        self.data = AttributedDataset("noise", table, lambda asked: self.pixels[asked], (self.side, self.side, 3))
+        self.data = AttributedDataset("noise", table, lambda asked: self.pixels[asked], InputSpec.image(self.side, self.side, 3))
         self.rows = Rows(np.arange(n), label, label)
 
     def network(self, seed: int, *, ours: bool) -> nn.Module:
-        model: nn.Module = build_model(self.name, {}, (3, self.side, self.side), CLASSES, seed).train()
+        model: nn.Module = build_model(self.name, {}, InputSpec.image(self.side, self.side, 3), unnamed(CLASSES), seed).train()
         pictures = torch.from_numpy(self.pixels[:32]).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.no_grad():
             for _ in range(20):

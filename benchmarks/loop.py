@@ -22,6 +22,7 @@ from PIL import Image
 from step import BATCH, ROWS, SIDES, Rows, loop_of
 from torchvision import transforms
 
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.training.loader import TrainingRows
@@ -40,7 +41,7 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
     kept = np.stack([np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC)) for one in coarse])
     label = generator.integers(0, 3, ROWS)
     table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-    data = AttributedDataset("smooth noise", table, lambda asked: kept[asked], (side, side, 3))
+    data = AttributedDataset("smooth noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3))
     return data, Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
 
 
@@ -74,7 +75,7 @@ def batches_of() -> tuple[Step, Step]:
     """One batch of our loader, and one of a DataLoader."""
     data, rows = data_of(32)
     loader = TrainingRows(rows, data, TrainingSettings(batch=BATCH), 0, "epoch")  # type: ignore[arg-type]
-    kept = data.pixels(np.arange(ROWS))
+    kept = data.inputs(np.arange(ROWS))
     prepared = transforms.Compose([transforms.ToTensor(), transforms.Normalize(0.5, 0.5)])
 
     class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]

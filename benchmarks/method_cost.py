@@ -37,6 +37,7 @@ from method_demand import BATCH, CLASSES, ENVIRONMENTS, demand
 
 from crosswind.core.registry import listing, load
 from crosswind.core.seeds import torch_seed
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
@@ -82,7 +83,7 @@ class Side:
         places = [rows.label, rows.group, rows.environment]
         classes, groups, environments = (tuple(int(n) for n in np.bincount(codes)) for codes in places)
         info = Info(
-            (3, side, side),
+            InputSpec.image(side, side, 3),
             CLASSES,
             ROWS,
             group_names=tuple(map(str, groups)),
@@ -140,7 +141,7 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
     label, environment = generator.integers(0, CLASSES, ROWS), generator.integers(0, ENVIRONMENTS, ROWS)
     parts = (Attribute("label", tuple("abc"[:CLASSES])), Attribute("environment", tuple("uvw"[:ENVIRONMENTS])))
     table = AttributeTable(parts, np.stack([label, environment]).astype(np.uint8))
-    return AttributedDataset("noise", table, lambda asked: kept[asked], (side, side, 3)), Rows(label, environment)
+    return AttributedDataset("noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3)), Rows(label, environment)
 
 
 def timed(work: Callable[[], None], times: int) -> float:

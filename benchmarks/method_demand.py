@@ -18,8 +18,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Method
-from crosswind.models.build import Model, build_model
+from crosswind.models.build import Model, build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
 
 __all__ = ["BATCH", "ENVIRONMENTS", "PLAIN", "Given", "demand", "flops_of"]
@@ -146,7 +147,7 @@ def flops_of(
     places = tuple(part.to(device) for part in torch.arange(batch).chunk(ENVIRONMENTS))
 
     def another() -> Model:
-        made = build_model(model, knobs, (3, side, side), CLASSES, 0).to(device).train()
+        made = build_model(model, knobs, InputSpec.image(side, side, 3), unnamed(CLASSES), 0).to(device).train()
         for part in made.modules():
             if type(part) is SmallMapConv2d:
                 part.__class__ = nn.Conv2d

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
@@ -41,4 +41,4 @@ class RandomPictures(Source):
             return bits.view(np.uint8).reshape(len(rows), self.size, self.size, 3)
 
         told = digest({"source": NAME, "rows": self.rows, "size": self.size})
-        return AttributedDataset(f"{NAME} {self.size}", table, images, (self.size, self.size, 3), fingerprint=told)
+        return AttributedDataset(f"{NAME} {self.size}", table, images, InputSpec.image(self.size, self.size, 3), fingerprint=told)

@@ -153,7 +153,7 @@ def rate(batch: Callable[[int], torch.Tensor], batches: int, clock: Callable[[],
 
 
 def tensors(copy: AttributedDataset, order: NDArray[np.int64]) -> Callable[[int], torch.Tensor]:
-    return lambda number: torch.from_numpy(copy.pixels(order[number]))
+    return lambda number: torch.from_numpy(copy.inputs(order[number]))
 
 
 def batches(source: ImageFolder, small: Path, rounds: int, number: int) -> None:
@@ -177,7 +177,7 @@ def batches(source: ImageFolder, small: Path, rounds: int, number: int) -> None:
     for turn in range(rounds + 1):
         order = draw.permutation(copy.n_base)[: number * BATCH].reshape(-1, BATCH)
         for rows in order:
-            copy.pixels(rows)
+            copy.inputs(rows)
         one = {"memory": rate(tensors(copy, order), len(order), time.process_time)}
         del copy
         drop(path)
@@ -222,7 +222,7 @@ def main() -> None:
             for row, label in enumerate(copy.table.codes[0].tolist()):
                 place = small / str(label)
                 place.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(copy.pixels(np.array([row]))[0]).save(place / f"{row:06d}.jpg", quality=95)
+                Image.fromarray(copy.inputs(np.array([row]))[0]).save(place / f"{row:06d}.jpg", quality=95)
             del copy
             batches(source, small, options.rounds, options.batches)
 

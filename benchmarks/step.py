@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
@@ -59,7 +60,7 @@ def loop_of(name: str, data: AttributedDataset, rows: Rows, precision: str = "fp
     side = SIDES[name]
     method = ERM()
     images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = RunTools(method, Info((3, side, side), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    tools = RunTools(method, Info(InputSpec.image(side, side, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)
@@ -76,12 +77,12 @@ def loop_of(name: str, data: AttributedDataset, rows: Rows, precision: str = "fp
 
 def plain(name: str, data: AttributedDataset, rows: Rows) -> Callable[[int], None]:
     side = SIDES[name]
-    model = build_model(name, {}, (3, side, side), 3, 0).train()
+    model = build_model(name, {}, InputSpec.image(side, side, 3), unnamed(3), 0).train()
     for part in model.modules():
         if type(part) is SmallMapConv2d:
             part.__class__ = torch.nn.Conv2d
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    pixels = torch.from_numpy(data.pixels(rows.rows)).permute(0, 3, 1, 2).contiguous()
+    pixels = torch.from_numpy(data.inputs(rows.rows)).permute(0, 3, 1, 2).contiguous()
     label = torch.from_numpy(rows.label)
     generator = torch.Generator().manual_seed(0)
 
@@ -109,7 +110,7 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
     kept = generator.integers(0, 256, (ROWS, side, side, 3), dtype=np.uint8)
     label = generator.integers(0, 3, ROWS)
     table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-    data = AttributedDataset("noise", table, lambda asked: kept[asked], (side, side, 3))
+    data = AttributedDataset("noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3))
     return data, Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
 
 

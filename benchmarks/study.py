@@ -97,7 +97,7 @@ def write_rows(jobs: list[Job], path: Path) -> None:
     split = make_split(datasets, spec["main"], plan, spec["seed"])
     arrays = {}
     for name, rows in {"train": split.train, **split.validation, **split.evaluation}.items():
-        arrays[f"{name}/pixels"] = datasets[rows.source].pixels(rows.rows)
+        arrays[f"{name}/pixels"] = datasets[rows.source].inputs(rows.rows)
         arrays[f"{name}/label"] = rows.label.astype(np.int64)
     np.savez(path, **arrays)
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from benchmarks.study_table import table
 
+from crosswind.core.types import InputSpec
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "study.py"
 
 
@@ -21,9 +23,9 @@ def test_the_reference_way_trains_the_same_networks(name: str, side: int) -> Non
     import torch
     from benchmarks.reference_way import make_model
 
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
 
-    ours, theirs = build_model(name, {}, (3, side, side), 10, 0), make_model(name, side)
+    ours, theirs = build_model(name, {}, InputSpec.image(side, side, 3), unnamed(10), 0), make_model(name, side)
     weights = list(ours.state_dict().values())
     if name == "mlp":
         weights[0] = weights[0].reshape(-1, side, side, 3).permute(0, 3, 1, 2).flatten(1)

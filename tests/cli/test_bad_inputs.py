@@ -272,7 +272,7 @@ EDITS: list[tuple[Any, ...]] = [
     (
         "data.digits",
         {"source": "factors", "options": {"grid": {"digit": 2, "ink": 2}, "copies": 200}, "label": "digit", "attributes": ["ink"]},
-        "no images",
+        "no inputs",
     ),
 ]
 """A field of the good study, what it is set to, and what the sentence says."""

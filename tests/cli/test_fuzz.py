@@ -207,7 +207,7 @@ def test_pictures_of_changed_bytes(count: int, tmp_path: Path) -> None:
             (tmp_path / "images" / "0.png").write_bytes(changed(good, chance))
             try:
                 data = cw.load("table", path=str(tmp_path / "rows.csv"), images=str(tmp_path / "images"), size=8)
-                assert data.pixels(np.array([0])).shape == (1, 8, 8, 3)
+                assert data.inputs(np.array([0])).shape == (1, 8, 8, 3)
                 found["read"] += 1
             except DataError as error:
                 assert "\n" not in str(error)

@@ -75,7 +75,7 @@ def test_settings_stores_and_totals(tmp_path: Path, originals: Path, capsys: Any
     assert "its rows are not the published ones: all 70, not all 640" in text
     copy = cw.load("toy", root=str(tmp_path), flip=True)
     assert copy.n_rows == ROWS
-    assert np.abs(copy.pixels(np.arange(50)) - np.load(originals / "pictures.npy")[:50, ::-1].astype(np.int64)).mean() < 1.5
+    assert np.abs(copy.inputs(np.arange(50)) - np.load(originals / "pictures.npy")[:50, ::-1].astype(np.int64)).mean() < 1.5
 
 
 @pytest.mark.parametrize(

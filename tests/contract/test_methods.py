@@ -18,9 +18,10 @@ from tests.training.world import GROUPS, Sets, run, same_weights, split, with_tr
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs, knobs_of
 from crosswind.core.registry import listing, load
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
 from crosswind.methods.erm import ERM
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 
 FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.")]
 NAMES = [item.name for item in FACTS]
@@ -48,7 +49,7 @@ def tried(name: str, method: Method | None = None, **changes: Any) -> Any:
 
 
 def info() -> Info:
-    return Info((3, 8, 8), 2, 60, GROUPS, (15, 15, 15, 15), ("red", "blue"), (30, 30), (30, 30), 12, 16)
+    return Info(InputSpec.image(8, 8, 3), 2, 60, GROUPS, (15, 15, 15, 15), ("red", "blue"), (30, 30), (30, 30), 12, 16)
 
 
 def synthetic() -> Batch:
@@ -139,7 +140,7 @@ def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name
     model = SETTINGS.get(name, {}).get("model", "mlp")
 
     def make_model(**changes: Any) -> Any:
-        return build_model(model, {}, (3, 8, 8), 2, 0).double()
+        return build_model(model, {}, InputSpec.image(8, 8, 3), unnamed(2), 0).double()
 
     found = []
     for order in (torch.arange(16), torch.arange(16).flip(0)):
@@ -228,7 +229,7 @@ def test_predict_changes_nothing(name: str) -> None:
     model = SETTINGS.get(name, {}).get("model", "small-cnn")  # with batch norm, where the method allows any
 
     def make_model(**changes: Any) -> Any:
-        return build_model(model, {}, (3, 8, 8), 2, 0)
+        return build_model(model, {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
 
     modules, state = method.modules(info(), make_model), method.state(info())
     before = {f"{key}.{part}": value.clone() for key, module in modules.items() for part, value in module.state_dict().items()}

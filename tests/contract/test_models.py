@@ -11,7 +11,8 @@ from torch import nn
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Form
 from crosswind.core.registry import listing
-from crosswind.models.build import build_model
+from crosswind.core.types import InputSpec
+from crosswind.models.build import build_model, unnamed
 from crosswind.models.form import check_form
 
 FACTS = [item for item in listing("models") if item.module.startswith("crosswind.") and (item.built is None or item.built.trained)]
@@ -32,7 +33,7 @@ def defaults(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_the_sweep_finds_the_models() -> None:
-    assert len(NAMES) >= 9 and {form_of(name).norm for name in NAMES} == {"batch", "layer", "none", ""}
+    assert len(NAMES) >= 11 and {form_of(name).norm for name in NAMES} == {"batch", "layer", "none", ""}
     assert [name for name in NAMES if not form_of(name).norm] == ["timm"]  # it is its network's
 
 
@@ -40,8 +41,12 @@ def test_the_sweep_finds_the_models() -> None:
 def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: str) -> None:
     form = form_of(name)
     side = max(form.least, int(defaults(name)[form.patch]) if form.patch else 1)
-    model = build_model(name, {}, (3, side, side), 3, 0).train()
-    model(torch.rand(2, 3, side, side) * 2 - 1).sum().backward()
+    if form.takes == ("text", "tokens"):
+        given, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
+    else:
+        given, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
+    model = build_model(name, {}, given, unnamed(3), 0).train()
+    model(x).sum().backward()
     found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
     assert not form.norm or found == ([] if form.norm == "none" else [form.norm_of(defaults(name))])
 
@@ -50,7 +55,7 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
 def test_smaller_images_are_refused(name: str) -> None:
     least = form_of(name).least
     with pytest.raises(InputError, match=f"^model: {name} needs images of at least {least} pixels a side, these have {least - 1}"):
-        build_model(name, {}, (3, least - 1, 99), 3, 0)
+        build_model(name, {}, InputSpec.image(least - 1, 99, 3), unnamed(3), 0)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "timm"])
@@ -64,34 +69,34 @@ def test_published_weights_are_torchvisions_for_images_of_224(name: str) -> None
     assert set(form_of(name).weights) == fitting
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "weights" in defaults(name)])
+@pytest.mark.parametrize("name", [name for name in NAMES if "inputs" in defaults(name)])
 def test_what_published_weights_do_not_go_with_is_refused(name: str) -> None:
     form = form_of(name)
     with pytest.raises(InputError, match=rf"^m.weights: unknown weights of model '{name}': 'V9'.*FILE\.safetensors\)"):
         check_form(form, defaults(name, weights="V9"), None, "m", name)
-    check_form(form, defaults(name, weights="any.safetensors"), (1, 64, 64), "m", name)
+    check_form(form, defaults(name, weights="any.safetensors"), InputSpec.image(64, 64, 1), "m", name)
     with pytest.raises(InputError, match=r"^m\.inputs: ImageNet's means are of 3 channels, and these images have 1"):
-        check_form(form, defaults(name, inputs="imagenet"), (1, 64, 64), "m", name)
+        check_form(form, defaults(name, inputs="imagenet"), InputSpec.image(64, 64, 1), "m", name)
     if "freeze_batch_norm" in defaults(name):
         check_form(form, defaults(name, weights="any.safetensors", freeze_batch_norm=True), None, "m", name)
         with pytest.raises(InputError, match=r"^m\.freeze_batch_norm: keeps the statistics that come with given weights"):
             check_form(form, defaults(name, freeze_batch_norm=True), None, "m", name)
     for weights in form.weights:
-        check_form(form, defaults(name, weights=weights), (3, 64, 64), "m", name)
+        check_form(form, defaults(name, weights=weights), InputSpec.image(64, 64, 3), "m", name)
         with pytest.raises(InputError, match=r"^m\.weights: published weights are of images of 3 channels, and these have 1"):
-            check_form(form, defaults(name, weights=weights), (1, 64, 64), "m", name)
+            check_form(form, defaults(name, weights=weights), InputSpec.image(64, 64, 1), "m", name)
         for knob in form.weights_with:
             with pytest.raises(InputError, match=rf"^m\.{knob}: the published weights are of a {name} with {knob} "):
-                check_form(form, defaults(name, weights=weights, **{knob: "small"}), (3, 64, 64), "m", name)
+                check_form(form, defaults(name, weights=weights, **{knob: "small"}), InputSpec.image(64, 64, 3), "m", name)
 
 
 def test_a_norm_may_be_a_knob_and_a_model_without_a_form_is_not_looked_at() -> None:
     assert Form(norm="kind").norm_of({"kind": "layer"}) == "layer" and Form(norm="batch").norm_of({}) == "batch"
-    check_form(None, {"weights": "anything"}, (1, 1, 1), "m", "theirs")
+    check_form(None, {"weights": "anything"}, InputSpec.image(1, 1, 1), "m", "theirs")
 
 
 def test_patches_divide_the_sides() -> None:
     form = form_of("vit-tiny")
     for patch, height, width in ((5, 32, 32), (4, 32, 36), (64, 32, 32)):
         with pytest.raises(InputError, match=rf"^m\.patch: vit-tiny needs square .* of {patch} pixels .* have {height} x {width}"):
-            check_form(form, defaults("vit-tiny", patch=patch), (3, height, width), "m", "vit-tiny")
+            check_form(form, defaults("vit-tiny", patch=patch), InputSpec.image(height, width, 3), "m", "vit-tiny")

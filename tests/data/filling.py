@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crosswind.core.types import InputSpec
 from crosswind.data import resident
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
@@ -37,7 +38,7 @@ def dataset(seen: Callable[[np.ndarray], object] = lambda rows: None, n: int = N
         return picture(rows)
 
     table = AttributeTable((Attribute("half", ("first", "second")),), (np.arange(n) * 2 // n)[None].astype(np.uint8))
-    return AttributedDataset("pictures", table, images, SHAPE)
+    return AttributedDataset("pictures", table, images, InputSpec.image(*SHAPE))
 
 
 def digest_of(pixels: np.ndarray) -> str:

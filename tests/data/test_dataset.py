@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
@@ -28,7 +29,7 @@ def small(**changes: Any) -> AttributedDataset:
         (Attribute("color", ("red", "green", "blue")), Attribute("toy", ("a", "b", "c"))),
         np.array([[0, 1, 2, 0, 1, 2], [0, 0, 1, 1, 2, 2]]),
     )
-    return dataclasses.replace(AttributedDataset("small", table, images, (2, 2, 3)), **changes)
+    return dataclasses.replace(AttributedDataset("small", table, images, InputSpec.image(2, 2, 3)), **changes)
 
 
 def test_keep_restricts_rows_and_orders_values() -> None:
@@ -38,7 +39,7 @@ def test_keep_restricts_rows_and_orders_values() -> None:
     assert kept.table.column("toy").tolist() == [0, 1, 1, 2]
     assert kept.ids.tolist() == [10, 12, 13, 15]
     assert kept.units is not None and kept.units.tolist() == [0, 1, 1, 2]
-    assert kept.pixels(np.array([1, 3]))[:, 0, 0, 0].tolist() == [2, 5]
+    assert kept.inputs(np.array([1, 3]))[:, 0, 0, 0].tolist() == [2, 5]
 
 
 def test_keep_twice_is_keep_at_once() -> None:
@@ -46,7 +47,7 @@ def test_keep_twice_is_keep_at_once() -> None:
     once = small().keep({"color": ["blue", "red"], "toy": ["b"]})
     assert twice.table.digest() == once.table.digest()
     assert twice.ids.tolist() == once.ids.tolist() == [2, 3]
-    assert np.array_equal(twice.pixels(np.arange(2)), once.pixels(np.arange(2)))
+    assert np.array_equal(twice.inputs(np.arange(2)), once.inputs(np.arange(2)))
 
 
 def test_keep_on_a_derived_attribute_keeps_its_settings() -> None:
@@ -129,13 +130,13 @@ def test_ids_that_repeat_are_refused_wherever_they_lie() -> None:
 
 def test_pixels_outside_and_of_the_wrong_kind_are_refused() -> None:
     with pytest.raises(DataError, match="has rows 0 to 5, not 0 to 6"):
-        small().pixels(np.array([0, 6]))
+        small().inputs(np.array([0, 6]))
     with pytest.raises(DataError, match="has rows 0 to 5, not -1 to 0"):
-        small().pixels(np.array([0, -1]))
+        small().inputs(np.array([0, -1]))
     with pytest.raises(DataError, match="gave images of float64"):
-        small(images=lambda rows: np.zeros((len(rows), 2, 2, 3))).pixels(np.array([0]))
-    with pytest.raises(DataError, match="has attributes but no images"):
-        small(images=None).pixels(np.array([0]))
+        small(read=lambda rows: np.zeros((len(rows), 2, 2, 3))).inputs(np.array([0]))
+    with pytest.raises(DataError, match="has attributes but no inputs"):
+        small(read=None).inputs(np.array([0]))
 
 
 def test_describe_counts_virtual_rows_and_goes_to_json() -> None:

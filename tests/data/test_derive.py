@@ -15,7 +15,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import (
     DerivedAttribute,
     derive,
-    evaluation_images,
+    evaluation_inputs,
     evaluation_keys,
     render,
     split_rows,
@@ -79,18 +79,18 @@ def test_a_second_derived_attribute_and_a_taken_name_are_refused(noisy: Attribut
 
 def test_evaluation_gives_the_same_bits_alone_in_any_batch_and_again(noisy: AttributedDataset) -> None:
     rows = np.random.default_rng(0).permutation(noisy.n_rows)[:60]
-    together = evaluation_images(noisy, rows)
-    assert np.array_equal(together, evaluation_images(noisy, rows))
-    assert np.array_equal(together[::-1], evaluation_images(noisy, rows[::-1]))
-    alone = np.concatenate([evaluation_images(noisy, rows[i : i + 1]) for i in range(len(rows))])
+    together = evaluation_inputs(noisy, rows)
+    assert np.array_equal(together, evaluation_inputs(noisy, rows))
+    assert np.array_equal(together[::-1], evaluation_inputs(noisy, rows[::-1]))
+    alone = np.concatenate([evaluation_inputs(noisy, rows[i : i + 1]) for i in range(len(rows))])
     assert np.array_equal(together, alone)
 
 
 def test_untouched_values_are_the_base_images_and_others_are_not(noisy: AttributedDataset) -> None:
     base = np.arange(20)
-    plain = noisy.pixels(base)
-    assert np.array_equal(evaluation_images(noisy, base * 3), plain)
-    weak, strong = (evaluation_images(noisy, base * 3 + value).astype(int) - plain for value in (1, 2))
+    plain = noisy.inputs(base)
+    assert np.array_equal(evaluation_inputs(noisy, base * 3), plain)
+    weak, strong = (evaluation_inputs(noisy, base * 3 + value).astype(int) - plain for value in (1, 2))
     assert 0 < np.abs(weak).mean() < np.abs(strong).mean()
 
 
@@ -109,7 +109,7 @@ def test_training_noise_differs_by_row_visit_and_seed_and_repeats() -> None:
 
 
 def test_render_leaves_its_input_and_mixes_values_in_a_batch(noisy: AttributedDataset) -> None:
-    x = torch.from_numpy(noisy.pixels(np.arange(6))).permute(0, 3, 1, 2)
+    x = torch.from_numpy(noisy.inputs(np.arange(6))).permute(0, 3, 1, 2)
     before = x.clone()
     values, keys = np.array([0, 1, 2, 0, 1, 2]), training_keys(np.arange(6), 0, 0)
     out = render(noisy, x, values, keys)
@@ -170,10 +170,10 @@ def test_every_transform_makes_values_of_an_attribute(name: str) -> None:
     dataset = derive(Digits().load(), derived)
     json.dumps(derived.describe())
     rows = np.arange(24)
-    found = evaluation_images(dataset, rows)
-    base = dataset.pixels(rows // 3)
+    found = evaluation_inputs(dataset, rows)
+    base = dataset.inputs(rows // 3)
     assert found.shape == base.shape and found.dtype == np.uint8
     assert np.array_equal(found[::3], base[::3])
     assert any(not np.array_equal(found[row], base[row]) for row in rows[rows % 3 > 0])
     for part in ([1], [23, 2, 14], [17, 17]):
-        assert np.array_equal(evaluation_images(dataset, np.array(part)), found[part])
+        assert np.array_equal(evaluation_inputs(dataset, np.array(part)), found[part])

@@ -16,11 +16,12 @@ import pytest
 from tests.data.filling import SHAPE, dataset, digest_of, picture
 
 from crosswind.core.errors import DataError, InputError
+from crosswind.core.types import InputSpec
 from crosswind.data import budget, resident
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.budget import bounded, memory_bytes, usable_memory
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import DerivedAttribute, derive, evaluation_images
+from crosswind.data.derive import DerivedAttribute, derive, evaluation_inputs
 from crosswind.data.resident import Region, ResidentRows
 
 ROW = int(np.prod(SHAPE))
@@ -86,7 +87,7 @@ def test_what_does_not_fit_is_rendered_at_each_reading() -> None:
 def test_rows_that_lie_apart_keep_to_the_bound_in_whole_pages() -> None:
     table = AttributeTable((Attribute("one", ("only",)),), np.zeros((1, 100_000), dtype=np.uint8))
     dots = lambda rows: np.repeat(rows, 64).astype(np.uint8).reshape(-1, 8, 8, 1)  # noqa: E731
-    data = AttributedDataset("dots", table, dots, (8, 8, 1))
+    data = AttributedDataset("dots", table, dots, InputSpec.image(8, 8, 1))
     held = ResidentRows(data, np.arange(0, 100_000, 10), evaluation=False)
     with bounded(1 << 20):
         held.bring()
@@ -100,7 +101,7 @@ def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
     data = derive(dataset(), DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings))
     rows = np.arange(40, 400)
     held = rows_of(data, rows, evaluation=True)
-    assert np.array_equal(held.take(np.arange(360)), evaluation_images(data, rows))
+    assert np.array_equal(held.take(np.arange(360)), evaluation_inputs(data, rows))
     base = rows_of(data, np.arange(40))
     assert np.array_equal(base.take(np.arange(40)), picture(np.arange(40))) and base._arena is not held._arena
     # Without a derived attribute both are one.
@@ -115,7 +116,7 @@ def test_a_forward_pass_in_half_precision_changes_no_held_image() -> None:
     rows = np.arange(1, 64, 2)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         inside = rows_of(data, rows, evaluation=True).take(np.arange(32))
-    assert np.array_equal(inside, evaluation_images(data, rows))
+    assert np.array_equal(inside, evaluation_inputs(data, rows))
 
 
 def test_errors_are_those_of_the_data_set() -> None:
@@ -125,12 +126,12 @@ def test_errors_are_those_of_the_data_set() -> None:
         return picture(rows)
 
     whole = dataset()
-    data = AttributedDataset("damaged", whole.table, damaged, SHAPE)
+    data = AttributedDataset("damaged", whole.table, damaged, InputSpec.image(*SHAPE))
     with pytest.raises(DataError, match="row 77"):
         rows_of(data, np.arange(100))
     assert rows_of(data, np.arange(50)).held()  # nothing stays locked
     bare = AttributedDataset("bare", whole.table)
-    with pytest.raises(DataError, match="no images"):
+    with pytest.raises(DataError, match="no inputs"):
         rows_of(bare, np.arange(5)).take(np.arange(5))
 
 

@@ -15,13 +15,14 @@ from tests.training.world import DATA, dataset, run, split
 
 from crosswind.core.errors import NeedsError
 from crosswind.core.registry import facts
+from crosswind.core.types import InputSpec
 from crosswind.data.derive import training_keys
 from crosswind.methods.augmix import AugMix
 from crosswind.methods.autoaugment import AutoAugment
 from crosswind.methods.base import Method
 from crosswind.methods.erm import ERM
 from crosswind.methods.randaugment import RandAugment
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.base import Transform
@@ -90,10 +91,10 @@ def test_only_training_batches_are_augmented(name: str, monkeypatch: pytest.Monk
     untouched = run(method, model="small-cnn", steps=0).predictions["last"]
     for part in ("validation", "test"):
         assert np.array_equal(still[part].logits, untouched[part].logits)  # type: ignore[arg-type]
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = found.weights("last").items()
     model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
-    x = torch.from_numpy(DATA.pixels(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
+    x = torch.from_numpy(DATA.inputs(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         expected = model.eval()(x).numpy()
     assert np.allclose(found.predictions["last"]["validation"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
@@ -110,9 +111,11 @@ def test_training_differs_from_erms(name: str) -> None:
 def test_inputs_that_are_no_pictures_are_refused(name: str) -> None:
     data = dataset()
     four = replace(
-        data, images=lambda rows: np.concatenate([data.pixels(rows), data.pixels(rows)[..., :1]], axis=3), image_shape=(8, 8, 4)
+        data,
+        read=lambda rows: np.concatenate([data.inputs(rows), data.inputs(rows)[..., :1]], axis=3),
+        input=InputSpec.image(8, 8, 4),
     )
-    with pytest.raises(NeedsError, match=rf"method '{name}' needs images of 1 or 3 channels, and these have 4"):
+    with pytest.raises(NeedsError, match=rf"method '{name}' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4"):
         run(METHODS[name][0], split(), data=four)
 
 

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.registry import facts
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Unlabelled
 from crosswind.methods.bn_adapt import BNAdapt
 from crosswind.methods.erm import ERM
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 
 WILES: dict[str, float] = {"source_size": 100.0, "test_size": 10.0}
 
@@ -67,7 +68,7 @@ def test_statistics_by_hand(knobs: dict[str, Any], mean: float, variance: float,
 
 def test_one_pass_is_layer_after_layer() -> None:
     """Against one pass a layer, first to last: its inputs by adapted layers, their mean and variance by NumPy, its statistics."""
-    model = build_model("resnet-w16", {}, (3, 16, 16), 2, 0).double()
+    model = build_model("resnet-w16", {}, InputSpec.image(16, 16, 3), unnamed(2), 0).double()
     x = torch.rand(20, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2 - 1
     model.train()
     for _ in range(3):
@@ -113,10 +114,10 @@ def test_it_trains_as_erm_and_predicts_otherwise() -> None:
 def test_each_value_of_the_attribute_has_its_own_statistics() -> None:
     """Rows of one tint are predicted by the statistics of that tint's rows alone, in the order of the rows."""
     found = run(BNAdapt(attribute="tint", test_size=50.0), model="small-cnn", precision="fp64")
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0).double()
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).double()
     model.load_state_dict({key.removeprefix("model."): value for key, value in found.weights("last").items()})
     rows = np.arange(150, 195)
-    x = torch.from_numpy(DATA.pixels(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
+    x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
     tint = DATA.table.column("tint")[rows]
     said = found.predictions["last"]["test"]
     assert said.ids.tolist() == rows.tolist() and set(tint) == {0, 1}
@@ -130,7 +131,7 @@ def test_each_value_of_the_attribute_has_its_own_statistics() -> None:
 
 
 def test_adapting_leaves_the_model_in_evaluation_mode_without_hooks() -> None:
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     found = adapted(BNAdapt(), model, torch.rand(8, 3, 8, 8))
     assert not found.training and not any(part._forward_pre_hooks for part in found.modules())
     assert all(int(value) == 0 for key, value in found.state_dict().items() if key.endswith("num_batches_tracked"))

@@ -11,6 +11,7 @@ import torch
 from tests.training.world import dataset, run, same_weights, split, with_train
 from torch import Tensor, nn
 
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Loss
 from crosswind.methods.causirl_coral import CausIRLCORAL
 from crosswind.methods.causirl_mmd import CausIRLMMD
@@ -38,7 +39,7 @@ def batch(x: Any, environment: list[int] | None) -> Batch:
 
 
 def found(method: Any, given: Batch, counts: tuple[int, ...] = (20, 20)) -> Loss:
-    state = method.state(Info((3, 8, 8), 2, sum(counts) or 40, environment_counts=counts))
+    state = method.state(Info(InputSpec.image(8, 8, 3), 2, sum(counts) or 40, environment_counts=counts))
     return method.loss({"model": Plain()}, given, state)  # type: ignore[no-any-return]
 
 

@@ -11,6 +11,7 @@ from tests.training.world import run, same_weights, split, with_train
 from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.deepcoral import DeepCORAL
 
@@ -37,7 +38,7 @@ def alignment(
 ) -> float:
     method = DeepCORAL(form=form)
     counts = counts or (9,) * many
-    state = method.state(Info((3, 8, 8), 2, many, environment_names=("e",) * many, environment_counts=counts))
+    state = method.state(Info(InputSpec.image(8, 8, 3), 2, many, environment_names=("e",) * many, environment_counts=counts))
     found = method.loss({"model": Plain(head)}, given, state)
     assert found.total.item() == pytest.approx(float(found.terms["classification"] + found.terms["alignment"]))
     return float(found.terms["alignment"])
@@ -84,7 +85,7 @@ def test_small_and_absent_environments_give_numbers(form: str, environment: list
     zero = several < 2 if form == "covariance" else len(set(environment)) < 2
     assert math.isfinite(found) and (found == 0.0) == zero
     method = DeepCORAL(form=form)
-    state = method.state(Info((3, 8, 8), 3, 4, environment_counts=(1,) * 4))
+    state = method.state(Info(InputSpec.image(8, 8, 3), 3, 4, environment_counts=(1,) * 4))
     method.loss({"model": Plain()}, given, state).total.backward()
     assert given.x.grad is not None and torch.isfinite(given.x.grad).all()
 
@@ -115,7 +116,7 @@ def test_gradient_is_that_of_the_definition() -> None:
     environment = torch.arange(12) % 3
     given = batch(x.numpy(), environment)
     method = DeepCORAL(form="covariance")
-    state = method.state(Info((3, 8, 8), 3, 3, environment_counts=(4, 4, 4)))
+    state = method.state(Info(InputSpec.image(8, 8, 3), 3, 3, environment_counts=(4, 4, 4)))
     found = method.loss({"model": Plain()}, given, state)
     ours = torch.autograd.grad(found.total - nn.functional.cross_entropy(given.x, given.y), given.x)[0]
     whole = [torch.cov(given.x[environment == code].T) for code in range(3)]

@@ -18,9 +18,10 @@ import torch
 from tests.training.world import DATA, Sets, rows_of, run, split, with_train
 
 from crosswind.core.registry import listing, load
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Method
 from crosswind.methods.erm import ERM
-from crosswind.models.build import Model, build_model
+from crosswind.models.build import Model, build_model, unnamed
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
@@ -86,12 +87,12 @@ def recorded(name: str) -> Recorded:
 
 
 def pictures(rows: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(DATA.pixels(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
 
 
 def network(name: str) -> Model:
     """The classifier with the weights of the end, in training mode."""
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = recorded(name).found.weights("last").items()
     model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
     return model
@@ -175,8 +176,8 @@ def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> Non
     sets = replace(split(), validation={}, evaluation={})
     base = run(ERM(), sets, model="small-cnn", steps=1, seed=5).weights("last") if name in BASED else None
     found = run(method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base).weights("last")
-    fresh = build_model("small-cnn", {}, (3, 8, 8), 2, seed).state_dict()
-    other = build_model("small-cnn", {}, (3, 8, 8), 2, 3 - seed).state_dict()
+    fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
+    other = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 3 - seed).state_dict()
     assert all(torch.equal(value, found[f"model.{key}"]) for key, value in fresh.items())
     assert not torch.equal(other["fc.weight"], found["model.fc.weight"])
 
@@ -206,10 +207,12 @@ PATTERNS = {
 
 def _loss(name: str, codes: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     method, n = method_of(name), len(codes)
-    info = Info((3, 8, 8), 2, 30, ("a",) * 4, (9, 1, 20, 0), ("e",) * 4, (9, 1, 20, 0), ("dark", "bright"), (15, 15), 12, 16)
+    info = Info(
+        InputSpec.image(8, 8, 3), 2, 30, ("a",) * 4, (9, 1, 20, 0), ("e",) * 4, (9, 1, 20, 0), ("dark", "bright"), (15, 15), 12, 16
+    )
 
     def make_model(**changes: Any) -> Model:
-        return build_model("mlp", {"hidden": 16, "layers": 2}, (3, 8, 8), 2, 0)
+        return build_model("mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0)
 
     torch.manual_seed(0)
     modules, state = method.modules(info, make_model), method.state(info)

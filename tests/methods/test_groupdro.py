@@ -8,6 +8,7 @@ import torch
 from tests.training.world import DATA, rows_of, run, split, with_train
 from torch import nn
 
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.groupdro import GroupDRO
 from crosswind.training.loader import TrainingRows
@@ -18,7 +19,7 @@ LOGIT = {loss: -math.log(math.expm1(loss)) for loss in (1.0, 2.0, 4.0)}
 
 
 def info(counts: tuple[int, ...]) -> Info:
-    return Info((3, 8, 8), 2, sum(counts), tuple(str(g) for g in range(len(counts))), counts)
+    return Info(InputSpec.image(8, 8, 3), 2, sum(counts), tuple(str(g) for g in range(len(counts))), counts)
 
 
 def batch(losses: list[float], groups: list[int]) -> Batch:

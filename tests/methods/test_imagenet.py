@@ -15,6 +15,7 @@ from tests.training.world import DATA, Sets, dataset, run, split
 
 from crosswind.core.errors import NeedsError
 from crosswind.core.registry import facts
+from crosswind.core.types import InputSpec
 from crosswind.data.derive import training_keys
 from crosswind.methods.erm import ERM
 from crosswind.methods.imagenet import ImageNet
@@ -88,11 +89,11 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("validation", "test"):
         assert np.array_equal(still[name].logits, untouched[name].logits)  # type: ignore[arg-type]
     weights = {key.removeprefix("model."): value for key, value in found.weights("last").items()}
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
 
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     model.load_state_dict(weights)
-    x = torch.from_numpy(DATA.pixels(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
+    x = torch.from_numpy(DATA.inputs(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         expected = model.eval()(x).numpy()
     assert np.allclose(found.predictions["last"]["validation"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
@@ -101,10 +102,12 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
 def test_inputs_that_are_no_pictures_are_refused() -> None:
     data = dataset()
     four = replace(
-        data, images=lambda rows: np.concatenate([data.pixels(rows), data.pixels(rows)[..., :1]], axis=3), image_shape=(8, 8, 4)
+        data,
+        read=lambda rows: np.concatenate([data.inputs(rows), data.inputs(rows)[..., :1]], axis=3),
+        input=InputSpec.image(8, 8, 4),
     )
     sets: Sets = split()
-    with pytest.raises(NeedsError, match=r"method 'imagenet' needs images of 1 or 3 channels, and these have 4"):
+    with pytest.raises(NeedsError, match=r"method 'imagenet' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4"):
         run(ImageNet(), sets, data=four)
     (view,) = ImageNet().views()
     assert view is not None and view(pictures()[:, :1], KEYS).shape == (40, 1, 16, 16)

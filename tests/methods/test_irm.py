@@ -12,6 +12,7 @@ from tests.training.world import run, same_weights, split, with_train
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, NeedsError
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.irm import IRM
 
@@ -19,7 +20,7 @@ LOG3 = math.log(3.0)
 
 
 def info(*rows: int) -> Info:
-    return Info((3, 8, 8), 2, sum(rows), environment_names=tuple("abcd"[: len(rows)]), environment_counts=rows)
+    return Info(InputSpec.image(8, 8, 3), 2, sum(rows), environment_names=tuple("abcd"[: len(rows)]), environment_counts=rows)
 
 
 def batch(z: list[float], environment: list[int], step: int = 500) -> Batch:

@@ -14,6 +14,7 @@ from tests.training.world import DATA, Sets, run, same_weights, split, with_trai
 from torch import Tensor
 
 from crosswind.core.knobs import Base, Needs
+from crosswind.core.types import InputSpec
 from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State
 from crosswind.methods.erm import ERM
@@ -70,7 +71,7 @@ def first(n: int) -> dict[str, Any]:
 
 def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> None:
     """The base network's own answers, by a plain loop in evaluation mode, against noisy labels and not the true ones."""
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
     from crosswind.training.loop import fit
 
     sets = noisy()
@@ -78,12 +79,12 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
     model = ModelSpec("small-cnn", {})
     base = fit(ERM(), sets, {"tiny": DATA}, model, base_settings(chosen, JTT.needs, vars(WILES)), 0)  # type: ignore[arg-type]
     assert base.history[-1]["step"] == 6
-    net = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    net = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     net.load_state_dict({key.removeprefix("model."): value for key, value in base.weights("last").items()})
     net.eval()
     wrong = []
     for row in range(60):
-        x = torch.from_numpy(DATA.pixels(np.array([row]))).permute(0, 3, 1, 2).float() / 127.5 - 1
+        x = torch.from_numpy(DATA.inputs(np.array([row]))).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.inference_mode():
             wrong.append(int(net(x).argmax()) != bool(sets.train.label[row]))
     found = fit(WILES, sets, {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
@@ -143,10 +144,10 @@ class Watched(Method):
 @pytest.mark.parametrize("seed", [0, 3])
 def test_second_training_starts_fresh_from_the_weights_and_batches_of_erm(seed: int) -> None:
     """Not from the first network, and not from those of seed 0."""
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
 
     found = run(Watched(), noisy(), seed=seed, model="small-cnn")
-    fresh = build_model("small-cnn", {}, (3, 8, 8), 2, seed).state_dict()
+    fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
     assert all(torch.equal(BEGUN[key], value) for key, value in fresh.items())
     assert {row["stage"] for row in found.history} == {"main"} and found.history[-1]["step"] == 12
 

@@ -11,6 +11,7 @@ from tests.training.world import run, same_weights, split, with_train
 from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.mixup import Mixup, _partners, _symmetric_beta
 
@@ -37,7 +38,7 @@ def fix(monkeypatch: pytest.MonkeyPatch, share: float, partner: list[int] | None
 def loss_of(given: Batch, many: int = 2, **knobs: Any) -> tuple[Tensor, Tensor]:
     """The loss, and what the model was given."""
     model, method = Plain(), Mixup(**knobs)
-    state = method.state(Info(tuple(given.x.shape[1:]), 2, 9, environment_counts=(3,) * many))
+    state = method.state(Info(InputSpec.features(2), 2, 9, environment_counts=(3,) * many))
     return method.loss({"model": model}, given, state).total, model.came
 
 

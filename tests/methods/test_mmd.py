@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import check, knobs_of
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.mmd import MMD
 
@@ -48,7 +49,9 @@ def alignment(
 ) -> Tensor:
     """The alignment, with its gradient."""
     method = MMD(**knobs)
-    state = method.state(Info((3, 8, 8), 2, many, environment_names=("e",) * many, environment_counts=rows or (9,) * many))
+    state = method.state(
+        Info(InputSpec.image(8, 8, 3), 2, many, environment_names=("e",) * many, environment_counts=rows or (9,) * many)
+    )
     found = method.loss({"model": Plain(head)}, given, state)
     assert found.total.item() == pytest.approx(float(found.terms["classification"] + method.weight * found.terms["alignment"]))
     return (found.total - found.terms["classification"]) / method.weight

@@ -13,17 +13,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from crosswind.core.errors import NeedsError
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods import sagnet
 from crosswind.methods.base import Batch, Info, Loss, Modules, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.sagnet import EPS, SagNet, StyleNetwork, restyled, styles
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 
-INFO = Info((3, 8, 8), 2, 60, batch=16)
+INFO = Info(InputSpec.image(8, 8, 3), 2, 60, batch=16)
 
 
 def maker(name: str = "small-cnn", **knobs: Any) -> Any:
@@ -32,7 +33,7 @@ def maker(name: str = "small-cnn", **knobs: Any) -> Any:
 
     def make_model(**changes: Any) -> Any:
         calls.append(0)
-        return build_model(name, knobs, INFO.input_shape, INFO.n_classes, 0, copy=len(calls) - 1).double()
+        return build_model(name, knobs, INFO.input, unnamed(INFO.n_classes), 0, copy=len(calls) - 1).double()
 
     return make_model
 
@@ -312,10 +313,10 @@ def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sagnet, "restyled", counted)
     found = run(SagNet(), model="small-cnn", steps=4)
     assert calls == [16] * 8
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = found.weights("last").items()
     model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
-    x = torch.from_numpy(DATA.pixels(np.arange(150, 195))).permute(0, 3, 1, 2).float() / 127.5 - 1
+    x = torch.from_numpy(DATA.inputs(np.arange(150, 195))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         together, apart = model.eval()(x), torch.cat([model(x[i : i + 1]) for i in range(len(x))])
     logits = found.predictions["last"]["test"].logits
@@ -336,7 +337,7 @@ def halves() -> tuple[AttributedDataset, Sets]:
     table = AttributeTable(
         (Attribute("light", ("left", "right")), Attribute("tint", ("dark", "bright"))), np.stack([label, light]).astype(np.uint8)
     )
-    data = AttributedDataset("tiny", table, lambda rows: kept[rows], (SIDE, SIDE, 3))
+    data = AttributedDataset("tiny", table, lambda rows: kept[rows], InputSpec.image(SIDE, SIDE, 3))
     return data, Sets(
         rows_of(data, np.arange(n_train)),
         {"validation": rows_of(data, np.arange(n_train, 400))},
@@ -383,7 +384,7 @@ def test_a_model_of_tokens_is_refused() -> None:
 
 def test_a_model_without_batch_norm_there_is_refused() -> None:
     def bare(**changes: Any) -> Any:
-        model = build_model("small-cnn", {}, (3, 8, 8), 2, 0)
+        model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
         for name in ("block1", "block2"):
             model.get_submodule(name)[1] = nn.Identity()  # type: ignore[operator]
         return model
@@ -391,12 +392,14 @@ def test_a_model_without_batch_norm_there_is_refused() -> None:
     with pytest.raises(NeedsError, match="needs a model with batch norm up to stage 'block2', whose weights its adversary moves"):
         SagNet().modules(INFO, bare)
     with pytest.raises(NeedsError, match="up to stage 'block2'"):  # held still, there is nothing to move
-        SagNet().modules(INFO, lambda **changes: build_model("small-cnn", {}, (3, 8, 8), 2, 0).requires_grad_(False))
+        SagNet().modules(
+            INFO, lambda **changes: build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).requires_grad_(False)
+        )
 
 
 def test_inputs_without_maps_are_refused() -> None:
     with pytest.raises(NeedsError, match=r"'sagnet' needs images, whose maps have styles, not inputs of shape \(12,\)"):
-        SagNet().modules(replace(INFO, input_shape=(12,)), maker())
+        SagNet().modules(replace(INFO, input=InputSpec.features(12)), maker())
 
 
 def test_a_plan_with_a_model_of_another_norm_is_refused() -> None:
@@ -408,7 +411,8 @@ def test_a_plan_with_a_model_of_another_norm_is_refused() -> None:
 
 @pytest.mark.parametrize(("model", "shape", "stage"), [("small-cnn", (3, 8, 8), "block2"), ("resnet18", (3, 32, 32), "layer2")])
 def test_stage_is_the_second_past_the_stem(model: str, shape: tuple[int, int, int], stage: str) -> None:
-    made = SagNet().modules(replace(INFO, input_shape=shape), lambda **changes: build_model(model, {}, shape, 2, 0))
+    given = InputSpec.image(*shape[1:], shape[0])
+    made = SagNet().modules(replace(INFO, input=given), lambda **changes: build_model(model, {}, given, unnamed(2), 0))
     style: Any = made["style"]
     assert isinstance(style, StyleNetwork) and style.tap == stage
     assert (

@@ -5,32 +5,44 @@ import torch
 
 from crosswind.core.errors import InputError
 from crosswind.core.registry import listing
-from crosswind.models.build import build_model
+from crosswind.core.types import InputSpec
+from crosswind.models.build import build_model, unnamed
 
-SHAPES = {
-    "resnet18": (3, 64, 64),
-    "resnet50": (3, 32, 32),
-    "resnet101": (3, 32, 32),
-    "resnet-w16": (3, 32, 32),
-    "small-cnn": (3, 32, 32),
-    "mlp": (3, 32, 32),
-    "vit-b-16": (3, 32, 32),
-    "vit-tiny": (3, 32, 32),
-    "timm": (3, 32, 32),
+PICTURE = InputSpec.image(32, 32, 3)
+INPUTS = {
+    "resnet18": InputSpec.image(64, 64, 3),
+    "resnet50": PICTURE,
+    "resnet101": PICTURE,
+    "resnet-w16": PICTURE,
+    "small-cnn": PICTURE,
+    "mlp": PICTURE,
+    "vit-b-16": PICTURE,
+    "vit-tiny": PICTURE,
+    "timm": PICTURE,
+    "linear-probe": InputSpec.features(12),
+    "bag-of-words": InputSpec.tokens(9, 20),
 }
 LONG = ("vit-b-16", "resnet101", "timm")  # seconds each
 NAMES = [item.name for item in listing("models") if item.built is None or item.built.trained]
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 
 
+def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Two rows as the model takes them."""
+    given = INPUTS[name]
+    if given.vocabulary:
+        return torch.randint(0, given.vocabulary, (2, *given.shape))
+    return torch.rand(2, *given.tensor_shape, dtype=dtype) * 2 - 1
+
+
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(SHAPES) and len(NAMES) == 9
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 11
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_parts_agree_with_the_whole(name: str) -> None:
-    model = build_model(name, {}, SHAPES[name], 5, 0).eval()
-    x = torch.rand(2, *SHAPES[name]) * 2 - 1
+    model = build_model(name, {}, INPUTS[name], unnamed(5), 0).eval()
+    x = rows_of(name)
     with torch.no_grad():
         logits, features = model(x), model.features(x)
         taps = model.taps(x, model.stages)
@@ -48,7 +60,8 @@ def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)
     before = torch.default_generator.get_state()
     models = [
-        build_model(name, {}, SHAPES[name], 3, seed, copy=copy).state_dict() for seed, copy in [(0, 0), (0, 0), (1, 0), (0, 1)]
+        build_model(name, {}, INPUTS[name], unnamed(3), seed, copy=copy).state_dict()
+        for seed, copy in [(0, 0), (0, 0), (1, 0), (0, 1)]
     ]
     assert torch.equal(before, torch.default_generator.get_state())
     assert all(torch.equal(value, models[1][key]) for key, value in models[0].items())
@@ -63,12 +76,11 @@ def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", CASES)
 def test_memory_layout_does_not_change_what_is_computed(name: str) -> None:
-    model = build_model(name, {}, SHAPES[name], 3, 0).double().eval()
-    x = torch.rand(2, *SHAPES[name], dtype=torch.float64)
+    model = build_model(name, {}, INPUTS[name], unnamed(3), 0).double().eval()
+    x = rows_of(name, torch.float64)
     plain = model(x)
-    assert torch.allclose(
-        model.to(memory_format=torch.channels_last)(x.contiguous(memory_format=torch.channels_last)), plain, atol=1e-10
-    )
+    laid_out = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+    assert torch.allclose(model.to(memory_format=torch.channels_last)(laid_out), plain, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +96,7 @@ def test_published_networks_are_torchvisions(name: str, theirs: str, side: int, 
     from torchvision.models import get_model
 
     their = get_model(theirs, num_classes=7).eval()
-    ours = build_model(name, {}, (3, side, side), 7, 0).eval()
+    ours = build_model(name, {}, InputSpec.image(side, side, 3), unnamed(7), 0).eval()
     assert ours.state_dict().keys() == their.state_dict().keys()
     assert sum(p.numel() for p in ours.parameters()) / 1e6 == pytest.approx(millions, abs=0.06)
     for key, value in their.state_dict().items():  # a transformer's head begins at 0, where nothing would be compared
@@ -114,7 +126,7 @@ def test_parameters_are_as_many_as_published(name: str, count: int) -> None:
     of 1,536; head 769,000.
     """
     with torch.device("meta"):
-        model = build_model(name, {}, (3, 224, 224), 1000, 0)
+        model = build_model(name, {}, InputSpec.image(224, 224, 3), unnamed(1000), 0)
     assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 
@@ -124,7 +136,7 @@ def test_parameters_are_as_many_as_published(name: str, count: int) -> None:
 def test_depths_and_maps_are_those_of_the_paper(name: str, depth: int) -> None:
     """He et al. 2016, table 1: layers with weights but for shortcuts; maps of 56, 28, 14 and 7 from pictures of 224."""
     with torch.device("meta"):
-        model = build_model(name, {}, (3, 224, 224), 10, 0)
+        model = build_model(name, {}, InputSpec.image(224, 224, 3), unnamed(10), 0)
         layers = [part for part, module in model.named_modules() if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
         assert sum("downsample" not in layer for layer in layers) == depth
         taps = model.eval().taps(torch.zeros(1, 3, 224, 224), model.stages)
@@ -136,7 +148,7 @@ def test_depths_and_maps_are_those_of_the_paper(name: str, depth: int) -> None:
 
 @pytest.mark.slow
 def test_vit_b_16_sees_inputs_resized_to_224() -> None:
-    model = build_model("vit-b-16", {}, (3, 32, 48), 2, 0).eval()
+    model = build_model("vit-b-16", {}, InputSpec.image(32, 48, 3), unnamed(2), 0).eval()
     x = torch.rand(1, 3, 32, 48)
     big = torch.nn.functional.interpolate(x, (224, 224), mode="bilinear", antialias=True)
     with torch.inference_mode():
@@ -146,16 +158,13 @@ def test_vit_b_16_sees_inputs_resized_to_224() -> None:
 
 
 def test_vit_tiny_reads_patches_of_4_and_learns() -> None:
-    model = build_model("vit-tiny", {"depth": 2}, (3, 32, 32), 2, 0)
+    model = build_model("vit-tiny", {"depth": 2}, InputSpec.image(32, 32, 3), unnamed(2), 0)
     y = torch.tensor([0, 1, 0, 1])
     x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)) + y.view(-1, 1, 1, 1) - 1
     assert model.stages == ("patches", "block1", "block2") and model.until(x, "patches").shape == (4, 65, 192)
-    assert build_model("vit-tiny", {"depth": 1}, (1, 64, 64), 2, 0).until(x[:, :1].repeat(1, 1, 2, 2), "block1").shape == (
-        4,
-        257,
-        192,
-    )
-    whole = build_model("vit-tiny", {}, (3, 32, 32), 2, 0)
+    grey = build_model("vit-tiny", {"depth": 1}, InputSpec.image(64, 64, 1), unnamed(2), 0)
+    assert grey.until(x[:, :1].repeat(1, 1, 2, 2), "block1").shape == (4, 257, 192)
+    whole = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(2), 0)
     assert len(whole.stages) == 13 and sum(p.numel() for p in whole.parameters()) / 1e6 == pytest.approx(5.4, abs=0.05)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     for step in range(20):
@@ -170,17 +179,17 @@ def test_vit_tiny_reads_patches_of_4_and_learns() -> None:
 
 def test_small_stem_keeps_the_resolution() -> None:
     x = torch.rand(1, 3, 32, 32)
-    small = build_model("resnet18", {"stem": "small"}, (3, 32, 32), 2, 0)
+    small = build_model("resnet18", {"stem": "small"}, InputSpec.image(32, 32, 3), unnamed(2), 0)
     assert small.until(x, "stem").shape == (1, 64, 32, 32)
-    assert build_model("resnet18", {}, (3, 32, 32), 2, 0).until(x, "stem").shape == (1, 64, 8, 8)
-    assert build_model("resnet18", {}, (1, 32, 32), 2, 0).eval()(x[:, :1]).shape == (1, 2)
+    assert build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(2), 0).until(x, "stem").shape == (1, 64, 8, 8)
+    assert build_model("resnet18", {}, InputSpec.image(32, 32, 1), unnamed(2), 0).eval()(x[:, :1]).shape == (1, 2)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_narrow_resnet_has_its_widths_and_torchvisions_names(stride: int) -> None:
     from torchvision.models import resnet18
 
-    model = build_model("resnet-w16", {"stride": stride}, (3, 32, 32), 1000, 0)
+    model = build_model("resnet-w16", {"stride": stride}, InputSpec.image(32, 32, 3), unnamed(1000), 0)
     taps = model.taps(torch.rand(1, 3, 32, 32), model.stages)
     sides = [side // stride for side in (32, 32, 16, 8, 4)]
     shapes = [(width, side, side) for width, side in zip((16, 16, 32, 64, 128), sides, strict=True)]
@@ -189,10 +198,11 @@ def test_narrow_resnet_has_its_widths_and_torchvisions_names(stride: int) -> Non
 
 
 def test_perceptron_is_four_times_256() -> None:
-    shapes = [tuple(p.shape) for p in build_model("mlp", {}, (3, 8, 8), 2, 0).parameters() if p.ndim == 2]
+    parameters = list(build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).parameters())
+    shapes = [tuple(p.shape) for p in parameters if p.ndim == 2]
     assert shapes == [(256, 192), (256, 256), (256, 256), (256, 256), (2, 256)]
     # 192 x 256 + 256, three times 256 x 256 + 256, 256 x 2 + 2.
-    assert sum(p.numel() for p in build_model("mlp", {}, (3, 8, 8), 2, 0).parameters()) == 49_408 + 3 * 65_792 + 514
+    assert sum(p.numel() for p in parameters) == 49_408 + 3 * 65_792 + 514
 
 
 def test_bad_input_is_one_sentence() -> None:
@@ -204,9 +214,10 @@ def test_bad_input_is_one_sentence() -> None:
         ("vit-tiny", {}, (3, 30, 32), "vit-tiny needs square images of a multiple of 4 pixels a side, these have 30 x 32"),
         ("vit-tiny", {"patch": 5}, (3, 32, 32), "a multiple of 5 pixels a side, these have 32 x 32"),
         ("small-cnn", {}, (3, 4, 4), "at least 8 pixels a side, these have 4 x 4"),
-        ("small-cnn", {}, (5,), "takes images"),
+        ("small-cnn", {}, None, "model: small-cnn takes images, and these are features of 5 numbers .valid: linear-probe, mlp"),
     ]:
         with pytest.raises(InputError, match=message):
-            build_model(name, knobs, shape, 2, 0)
+            given = InputSpec.features(5) if shape is None else InputSpec.image(*shape[1:], shape[0])
+            build_model(name, knobs, given, unnamed(2), 0)
     with pytest.raises(InputError, match="no stage 'layer9'"):
-        build_model("mlp", {}, (3, 8, 8), 2, 0).taps(torch.rand(1, 3, 8, 8), ["layer9"])
+        build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).taps(torch.rand(1, 3, 8, 8), ["layer9"])

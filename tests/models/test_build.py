@@ -7,8 +7,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from crosswind.core.types import InputSpec
 from crosswind.models import build
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +20,7 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def made(seed: int = 0, **more: object) -> nn.Module:
-    return build_model(more.pop("name", "small-cnn"), more.pop("knobs", {}), (3, 16, 16), 4, seed, **more)  # type: ignore[arg-type]
+    return build_model(more.pop("name", "small-cnn"), more.pop("knobs", {}), InputSpec.image(16, 16, 3), unnamed(4), seed, **more)  # type: ignore[arg-type]
 
 
 def test_a_copy_is_the_model_and_its_own(nothing_kept: dict) -> None:
@@ -69,9 +70,10 @@ def test_weights_of_a_file_are_read_each_time(tmp_path: Path, nothing_kept: dict
     path = tmp_path / "weights.safetensors"
     for value in (1.0, 2.0):
         state = {
-            key: torch.full_like(item, value) for key, item in build_model("resnet18", {}, (3, 32, 32), 4, 0).state_dict().items()
+            key: torch.full_like(item, value)
+            for key, item in build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(4), 0).state_dict().items()
         }
         save_file(state, str(path))
-        found = build_model("resnet18", {"weights": str(path)}, (3, 32, 32), 4, 0)
+        found = build_model("resnet18", {"weights": str(path)}, InputSpec.image(32, 32, 3), unnamed(4), 0)
         assert float(next(iter(found.layer1.parameters())).detach().mean()) == value
     assert len(nothing_kept) == 1

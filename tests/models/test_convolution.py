@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from crosswind.core.types import InputSpec
 from crosswind.models import convolution
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.models.convolution import Shape, SmallMapConv2d, products, with_small_map_convolutions
 
 # in, out, side, kernel, stride, padding
@@ -178,7 +179,7 @@ def test_no_gradient_is_made_that_a_descent_does_not_ask_for(case, monkeypatch) 
 
 @pytest.mark.parametrize(("name", "many"), [("resnet-w16", 20), ("small-cnn", 3), ("vit-tiny", 1)])
 def test_models_are_built_with_it_under_the_same_names(name, many) -> None:
-    model = build_model(name, {}, (3, 32, 32), 3, 0)
+    model = build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(3), 0)
     found = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
     assert len(found) == many and all(type(part) is SmallMapConv2d for part in found)
     assert copy.deepcopy(model).load_state_dict(model.state_dict())

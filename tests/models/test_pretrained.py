@@ -15,29 +15,29 @@ from tests.training.world import DATA, split
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
-from crosswind.core.types import file_hash
+from crosswind.core.types import InputSpec, file_hash
 from crosswind.methods.erm import ERM
 from crosswind.models import pretrained
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.models.pretrained import Normalise, torchvision_weights
 from crosswind.studies.store import Store
 from crosswind.training.loop import fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
-SHAPE = (3, 32, 32)
+SHAPE = InputSpec.image(32, 32, 3)
 
 
 def saved(
     path: Path, name: str = "resnet18", classes: int = 5, seed: int = 9, **changes: Any
 ) -> tuple[Path, dict[str, torch.Tensor]]:
-    weights = {**build_model(name, {}, SHAPE, classes, seed).state_dict(), **changes}
+    weights = {**build_model(name, {}, SHAPE, unnamed(classes), seed).state_dict(), **changes}
     weights = {key: value.clone().contiguous() for key, value in weights.items() if value is not None}
     save_file(weights, str(path))
     return path, weights
 
 
-def built(path: Path | str, name: str = "resnet18", classes: int = 5, shape: tuple[int, ...] = SHAPE, **knobs: Any) -> Any:
-    return build_model(name, {"weights": str(path), **knobs}, shape, classes, 0)
+def built(path: Path | str, name: str = "resnet18", classes: int = 5, shape: InputSpec = SHAPE, **knobs: Any) -> Any:
+    return build_model(name, {"weights": str(path), **knobs}, shape, unnamed(classes), 0)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit-tiny", pytest.param("resnet50", marks=pytest.mark.slow)])
@@ -45,7 +45,7 @@ def test_a_file_is_taken_whole_and_a_head_of_other_classes_is_made_anew(tmp_path
     path, weights = saved(tmp_path / "w.safetensors", name)
     same = built(path, name).state_dict()
     assert all(torch.equal(value, same[key]) for key, value in weights.items()) and same.keys() == weights.keys()
-    other, fresh = built(path, name, classes=3), build_model(name, {}, SHAPE, 3, 0)
+    other, fresh = built(path, name, classes=3), build_model(name, {}, SHAPE, unnamed(3), 0)
     heads = {key for key in weights if key.startswith(("fc.", "heads."))}
     assert len(heads) == 2
     for key, value in other.state_dict().items():
@@ -62,7 +62,7 @@ def test_files_of_another_origin(tmp_path: Path) -> None:
         path = tmp_path / f"{place}.safetensors"
         save_file(found, str(path))
         assert torch.equal(built(path).state_dict()["layer4.1.conv2.weight"], weights["layer4.1.conv2.weight"])
-    assert torch.equal(built(path).fc.weight, build_model("resnet18", {}, SHAPE, 5, 0).fc.weight)
+    assert torch.equal(built(path).fc.weight, build_model("resnet18", {}, SHAPE, unnamed(5), 0).fc.weight)
 
 
 def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_p
         ({"layer9.weight": torch.zeros(1)}, {}, "does not fit the model, which has no 'layer9.weight'"),
         ({"fc.weight": torch.zeros(4, 100)}, {"classes": 3}, r"'fc.weight' is \(4, 100\) there and \(3, 512\) here"),
         ({}, {"stem": "small"}, r"'conv1.weight' is \(64, 3, 7, 7\) there and \(64, 3, 3, 3\) here"),
-        ({}, {"shape": (1, 32, 32)}, r"'conv1.weight' is \(64, 3, 7, 7\) there and \(64, 1, 7, 7\) here"),
+        ({}, {"shape": InputSpec.image(32, 32, 1)}, r"'conv1.weight' is \(64, 3, 7, 7\) there and \(64, 1, 7, 7\) here"),
     ]
     for changes, knobs, message in cases:
         path, _ = saved(tmp_path / "w.safetensors", **changes)
@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_p
         with pytest.raises(InputError, match=f"^model.weights: .*{message}"):
             built(given)
     with pytest.raises(InputError, match="model.inputs: ImageNet's means are of 3 channels, and these images have 1"):
-        built(path, shape=(1, 32, 32), inputs="imagenet")
+        built(path, shape=InputSpec.image(32, 32, 1), inputs="imagenet")
 
 
 def test_a_file_that_changed_is_refused(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_weights_by_name_see_imagenets_scale(monkeypatch: pytest.MonkeyPatch) ->
     """Value 0.5 in red is 0 in (-1, 1), and (0.5 - 0.485) / 0.229 = 0.0655 as torchvision's weights were trained."""
     found = Normalise()(torch.zeros(1, 3, 1, 1)).flatten().tolist()
     assert found == pytest.approx([0.015 / 0.229, 0.044 / 0.224, 0.094 / 0.225], abs=1e-6)
-    weights = build_model("resnet18", {}, SHAPE, 1000, 4).state_dict()
+    weights = build_model("resnet18", {}, SHAPE, unnamed(1000), 4).state_dict()
     monkeypatch.setattr(pretrained, "torchvision_weights", lambda name, url: weights)
     named, centred = built("IMAGENET1K_V1").eval(), built("IMAGENET1K_V1", inputs="centred").eval()
     x = torch.rand(2, 3, 32, 32) * 2 - 1
@@ -188,7 +188,7 @@ def test_weights_by_name_see_imagenets_scale(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_training_starts_from_the_file_and_not_from_random_weights(tmp_path: Path) -> None:
-    model = build_model("vit-tiny", {"depth": 1}, (3, 8, 8), 2, 7).state_dict()
+    model = build_model("vit-tiny", {"depth": 1}, InputSpec.image(8, 8, 3), unnamed(2), 7).state_dict()
     save_file({key: value.contiguous() for key, value in model.items()}, str(tmp_path / "v.safetensors"))
     spec = ModelSpec("vit-tiny", {"depth": 1, "weights": str(tmp_path / "v.safetensors")})
     found = fit(ERM(), split(), {"tiny": DATA}, spec, TrainingSettings(steps=0, evaluation_batch=32), 0)  # type: ignore[arg-type]
@@ -216,7 +216,7 @@ def test_a_study_tunes_from_a_file_and_another_file_is_another_run(tmp_path: Pat
     study, out, found = tmp_path / "tune.yaml", tmp_path / "out", []
     study.write_text(json.dumps(STUDY), encoding="utf-8")
     for seed in (7, 8):
-        start = build_model("vit-tiny", {"depth": 1}, SHAPE, 7, seed).state_dict()
+        start = build_model("vit-tiny", {"depth": 1}, SHAPE, unnamed(7), seed).state_dict()
         save_file({key: value.contiguous() for key, value in start.items()}, str(tmp_path / "start.safetensors"))
         assert _status(["run", str(study), "--out", str(out), "--workers", "1"]) == 0
         with Store.open(out) as store:

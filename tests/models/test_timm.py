@@ -14,8 +14,9 @@ from tests.data.digit_files import real_data
 
 import crosswind as cw
 from crosswind.core.errors import InputError
+from crosswind.core.types import InputSpec
 from crosswind.models import form
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.models.foreign import convert_weights
 from crosswind.models.pretrained import IMAGENET_MEAN, IMAGENET_SD, Normalise
 from crosswind.models.timms import TimmNetwork, _stages
@@ -39,8 +40,11 @@ def lite0(tmp_path_factory: Any) -> Path:
     return into
 
 
-def built(shape: tuple[int, ...] = (3, 32, 32), classes: int = 5, **knobs: Any) -> Any:
-    return build_model("timm", knobs, shape, classes, 0)
+SHAPE = InputSpec.image(32, 32, 3)
+
+
+def built(shape: InputSpec = SHAPE, classes: int = 5, **knobs: Any) -> Any:
+    return build_model("timm", knobs, shape, unnamed(classes), 0)
 
 
 def pattern() -> torch.Tensor:
@@ -54,7 +58,7 @@ def pattern() -> torch.Tensor:
 @slow
 def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
     """The numbers are those of the package efficientnet-lite-pytorch 0.1.0 with this file, of `pattern`, in evaluation mode."""
-    model = built((3, 224, 224), 1000, weights=str(lite0)).eval()
+    model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
         found = model(pattern())[0]
     assert found[[0, 1, 281, 999]].tolist() == pytest.approx([-1.454248, -0.258234, -0.079498, 1.461867], abs=1e-4)
@@ -65,7 +69,7 @@ def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
 @slow
 def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
     """4,652,008 parameters: 32 x 27 of the stem, ..., 1,281,000 of the head. Five stages, each half as wide as the one before."""
-    model = built((3, 224, 224), 1000, weights=str(lite0)).eval()
+    model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     assert sum(value.numel() for value in model.parameters()) == 4_652_008
     assert sum(value.numel() for value in model.head.parameters()) == 1280 * 1000 + 1000
     with torch.inference_mode():
@@ -94,7 +98,7 @@ def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
         Image.open(io.BytesIO(packed[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB").resize((224, 224), Image.BICUBIC)
         for i in chosen
     ]
-    model = built((3, 224, 224), 1000, weights=str(lite0)).eval()
+    model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     right = 0
     with torch.inference_mode():
         for start in range(0, len(pictures), 25):
@@ -118,7 +122,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 def test_lite0_is_tuned_to_other_classes(lite0: Path, frozen: bool) -> None:
     """The trunk is taken and the head made anew; the loss falls; statistics move unless frozen, and evaluation uses them."""
     x, y = digits()
-    model = built((3, 32, 32), 10, weights=str(lite0), freeze_batch_norm=frozen)
+    model = built(InputSpec.image(32, 32, 3), 10, weights=str(lite0), freeze_batch_norm=frozen)
     theirs = load_file(lite0)
     before = {key.removeprefix("net."): value.clone() for key, value in model.state_dict().items()}
     assert before.keys() == theirs.keys() and before["classifier.weight"].shape == (10, 1280)
@@ -273,7 +277,7 @@ def test_what_does_not_fit_is_one_sentence(tmp_path: Path, lite0: Path) -> None:
         with pytest.raises(InputError, match=f"^{message}"):
             built(**knobs)
     with pytest.raises(InputError, match="^model.inputs: the network's means are of 3 channels, and these images have 1"):
-        built((1, 32, 32), inputs="published")
+        built(InputSpec.image(32, 32, 1), inputs="published")
     vit = built(name="vit_tiny_patch16_224")
     save_file({key.removeprefix("net."): value for key, value in vit.state_dict().items()}, str(tmp_path / "v.safetensors"))
     with pytest.raises(InputError, match="^model.freeze_batch_norm: the model has no batch norm"):
@@ -286,4 +290,4 @@ def test_without_the_extra_it_is_refused_before_any_run(monkeypatch: pytest.Monk
         models_of(study_from({**STUDY, "models": {"lite0": {"model": "timm"}}}, name="tuned"))
     with pytest.raises(InputError, match=r"^model: model 'timm' needs the extra"):
         built()
-    assert build_model("mlp", {}, (3, 8, 8), 2, 0).width == 256  # others do without
+    assert build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).width == 256  # others do without

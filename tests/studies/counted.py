@@ -13,6 +13,7 @@ import numpy as np
 
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
@@ -34,7 +35,7 @@ class CountedPictures(Source):
     def load(self) -> AttributedDataset:
         codes = np.stack([np.arange(self.rows) % 2, np.arange(self.rows) // 2 % 2]).astype(np.uint8)
         table = AttributeTable((Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes)
-        return AttributedDataset(f"counted-{self.rows}", table, drawn, SHAPE)
+        return AttributedDataset(f"counted-{self.rows}", table, drawn, InputSpec.image(*SHAPE))
 
 
 def drawn(rows: np.ndarray) -> np.ndarray:

@@ -104,7 +104,7 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
         accuracies.setdefault(row["method"], set()).add(row["metrics"]["accuracy"])
     places = np.searchsorted(digits.ids, said["net"].ids)
     label = digits.table.column("digit")[places]
-    pixels = digits.pixels(places)
+    pixels = digits.inputs(places)
     x = pixels.transpose(0, 3, 1, 2).reshape(len(places), -1) * np.float32(2 / 255) - np.float32(1)
     logits = x @ np.load(tmp_path / "weight.npy")
     np.testing.assert_allclose(said["net"].logits, logits, rtol=1e-3, atol=1e-3)

@@ -91,9 +91,9 @@ def shared(spec: dict[str, Any], digits: dict[str, np.ndarray]) -> tuple[int, in
         keys = data.ids if data.originals is None else data.originals
         names["origin"][role] |= {(data.origin, key) for key in keys[rows].tolist()}
         # A square of dSprites turned by a quarter has the same pixels; there a picture is what its factors are.
-        if data.images is not None and data.n_base <= MOST and data.origin != "dsprites":
+        if data.read is not None and data.n_base <= MOST and data.origin != "dsprites":
             if data.fingerprint not in digits:
-                pixels = data.pixels(np.arange(data.n_base)).reshape(data.n_base, -1)
+                pixels = data.inputs(np.arange(data.n_base)).reshape(data.n_base, -1)
                 digits[data.fingerprint] = np.array([hash(picture.tobytes()) for picture in pixels])
             names["pixels"][role] |= set(digits[data.fingerprint][rows].tolist())
     origin, pixels = (len(both["train"] & both["test"]) for both in names.values())

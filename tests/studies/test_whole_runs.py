@@ -21,6 +21,7 @@ from tests.studies.plans import alone, of_kind
 from crosswind.core import registry
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Base, Needs, knob
+from crosswind.core.types import InputSpec
 from crosswind.reports.results import arrange
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
@@ -144,7 +145,7 @@ def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_tak
     made = planning.build_dataset
 
     def grey(values: Any, field: str) -> AttributedDataset:
-        return replace(made(values, field), image_shape=(32, 32, channels))
+        return replace(made(values, field), input=InputSpec.image(32, 32, channels))
 
     monkeypatch.setattr(planning, "build_dataset", grey)
     channels, one = 2, {"label_noise": 0.0, "seeds": 1}

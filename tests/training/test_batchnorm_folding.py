@@ -14,10 +14,11 @@ from tests.training.world import DATA, split
 from torch import Tensor, nn
 
 from crosswind.core.registry import listing
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Method, Output
 from crosswind.methods.bn_adapt import BNAdapt
 from crosswind.methods.erm import ERM
-from crosswind.models.build import Model, build_model
+from crosswind.models.build import Model, build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
 from crosswind.training.batchnorm_folding import evaluated, folded
 from crosswind.training.loader import EvaluationRows
@@ -68,7 +69,7 @@ def test_the_sweep_knows_every_model_with_batch_norm() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_model_is_folded_and_says_the_same(name: str) -> None:
-    model = worn(build_model(name, {}, (3, 32, 32), 5, 0)).to(memory_format=torch.channels_last)
+    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(memory_format=torch.channels_last)
     # timm's norms hold their activations, so they stay as they are.
     assert len(pairs(model)) == FOLDED.get(name, 0) == sum(type(part) is nn.BatchNorm2d for part in model.modules())
     for x in (picture(), picture().contiguous(memory_format=torch.channels_last)):
@@ -79,7 +80,7 @@ def test_every_model_is_folded_and_says_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["small-cnn", "resnet-w16", "mlp"])
 def test_every_way_into_a_model_serves(name: str) -> None:
-    model = worn(build_model(name, {}, (3, 32, 32), 5, 0))
+    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0))
     assert isinstance(model, Model)
     first = model.stages[0]
     ways: list[Callable[[Any, Tensor], Tensor]] = [
@@ -100,7 +101,7 @@ def test_every_way_into_a_model_serves(name: str) -> None:
 
 def test_a_folded_layer_stays_of_its_class() -> None:
     """A convolution that is faster on small maps is so folded as well."""
-    model = worn(build_model("small-cnn", {}, (3, 16, 16), 5, 0))
+    model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0))
 
     def kinds(made: Any) -> list[type]:
         return [type(part) for part in made["m"]._model.modules() if isinstance(part, nn.Conv2d | nn.BatchNorm2d)]
@@ -110,7 +111,7 @@ def test_a_folded_layer_stays_of_its_class() -> None:
 
 
 def test_nothing_of_the_original_changes() -> None:
-    model = worn(build_model("resnet-w16", {}, (3, 32, 32), 5, 0)).train()
+    model = worn(build_model("resnet-w16", {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).train()
     before = copy.deepcopy(model.state_dict())
     parts = list(model.modules())
     with torch.autocast("cpu", torch.bfloat16), evaluation_mode([model]):
@@ -123,7 +124,7 @@ def test_nothing_of_the_original_changes() -> None:
 
 
 def test_weights_are_those_of_the_moment() -> None:
-    model = worn(build_model("small-cnn", {}, (3, 16, 16), 5, 0))
+    model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0))
     both(model, picture(16))
     worn(model, 0.5, seed=3)
     with torch.no_grad():
@@ -273,7 +274,7 @@ def test_stages_keep_what_they_gave() -> None:
     ],
 )
 def test_who_reads_the_parts_reads_the_originals(way: Callable[[Any, Tensor], Tensor]) -> None:
-    model = worn(build_model("small-cnn", {}, (3, 16, 16), 5, 0))
+    model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0))
     plain, found = both(model, picture(16), way)
     assert torch.equal(plain, found)
     assert pairs(model) == []  # and is not offered copies again
@@ -306,7 +307,7 @@ def test_tracing_writes_into_no_module_and_calls_no_hook() -> None:
 @pytest.mark.parametrize("name", ["mlp", "small-cnn", "resnet-w16"])
 def test_bfloat16_weights_give_what_autocast_gives(name: str) -> None:
     """Bit for bit where nothing is folded; otherwise as near to float32 as autocast is."""
-    model = worn(build_model(name, {}, (3, 32, 32), 5, 0)).to(memory_format=torch.channels_last)
+    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(memory_format=torch.channels_last)
     x = picture(n=16).contiguous(memory_format=torch.channels_last)
     with evaluation_mode([model]):
         exact = model(x)
@@ -326,7 +327,7 @@ def test_bfloat16_weights_give_what_autocast_gives(name: str) -> None:
 
 
 def test_float64_differs_by_its_own_rounding() -> None:
-    model = worn(build_model("small-cnn", {}, (3, 16, 16), 5, 0)).double()
+    model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0)).double()
     plain, found = both(model, picture(16).double())
     assert found.dtype == torch.float64 and 0 < (plain - found).abs().max() < 1e-14
 
@@ -346,7 +347,9 @@ class Peeking(Method):
 def test_predictions_are_those_of_the_originals(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = TrainingSettings(evaluation_batch=16)
     rows = EvaluationRows(split().evaluation["test"], DATA, settings, resident=True)  # type: ignore[arg-type]
-    model = worn(build_model("small-cnn", {}, (3, 8, 8), 2, 0)).to(memory_format=torch.channels_last).train()
+    model = (
+        worn(build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)).to(memory_format=torch.channels_last).train()
+    )
 
     def said(method: Any) -> Any:
         how = predict_adapted if method.needs.adapts else predict

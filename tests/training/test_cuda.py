@@ -20,6 +20,7 @@ from tests.contract.test_transforms import made as made_transform
 from tests.studies.test_whole_runs import JOB, finish, planned
 from tests.training.world import dataset, run, same_weights, split
 
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Loss, Method, Stage
 from crosswind.methods.erm import ERM
 from crosswind.studies.engines.inline import Inline
@@ -176,9 +177,9 @@ def test_augmentations_do_not_wait_for_the_device(name: str) -> None:
 
 @pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18"])
 def test_folded_networks_say_the_same(model: str) -> None:
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
 
-    network = build_model(model, {}, (3, 32, 32), 4, 0).cuda().to(memory_format=torch.channels_last)
+    network = build_model(model, {}, InputSpec.image(32, 32, 3), unnamed(4), 0).cuda().to(memory_format=torch.channels_last)
     x = torch.randn(64, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
     network.train()
     for _ in range(3):

@@ -14,8 +14,9 @@ from crosswind.methods.base import Batch, Examples, Stage
 from crosswind.methods.deepcoral import DeepCORAL
 from crosswind.methods.erm import ERM
 from crosswind.methods.groupdro import GroupDRO
+from crosswind.models.build import normalised
 from crosswind.training.identity import info_of
-from crosswind.training.loader import TrainingRows, normalised
+from crosswind.training.loader import TrainingRows
 from crosswind.training.samplers import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 
@@ -51,7 +52,7 @@ def test_batch_is_a_function_of_seed_stage_and_step() -> None:
 def test_batch_holds_the_pixels_and_labels_of_its_rows() -> None:
     batch = loader().batch(2, 9)
     ids = batch.ids.numpy()
-    assert torch.allclose(batch.x, torch.from_numpy(DATA.pixels(ids)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+    assert torch.allclose(batch.x, torch.from_numpy(DATA.inputs(ids)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
     assert batch.x.is_contiguous(memory_format=torch.channels_last)
     assert batch.y.tolist() == (ids % 2).tolist()
     assert batch.environment is not None and batch.environment.tolist() == (ids // 2 % 2).tolist()
@@ -120,9 +121,9 @@ def test_stage_weights_multiply_the_sampler() -> None:
 def test_base_rows_are_held_once() -> None:
     rows = replace(split().train, rows=np.repeat(np.arange(30), 2))
     held = loader(rows)
-    assert len(held._pixels._rows.rows) == 30
+    assert len(held._inputs._rows.rows) == 30
     batch = held.batch(0, 1)
-    assert torch.allclose(batch.x, torch.from_numpy(DATA.pixels(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+    assert torch.allclose(batch.x, torch.from_numpy(DATA.inputs(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
 
 
 def test_order_of_draws_is_with_replacement_and_of_permutations_not() -> None:
@@ -158,7 +159,7 @@ def test_fixed_values_render_their_rows_anew_at_each_visit() -> None:
     rows = replace(split().train, rows=base * 3 + base % 3)
     made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
     first, second = (_by_row(made.batch(step, 2)) for step in range(2))
-    clean = torch.from_numpy(DATA.pixels(base)).permute(0, 3, 1, 2) / 127.5 - 1
+    clean = torch.from_numpy(DATA.inputs(base)).permute(0, 3, 1, 2) / 127.5 - 1
     apart = [(first[base % 3 == value] - clean[base % 3 == value]).std().item() for value in range(3)]
     assert apart[0] < 1e-6 and 0.02 < apart[1] < apart[2]
     assert torch.equal(first[::3], second[::3]) and not torch.equal(first[1::3], second[1::3])
@@ -179,7 +180,7 @@ def test_values_drawn_at_visits_move_the_group() -> None:
     for step in range(20):
         batch = made.batch(step, 20)
         value = batch.group % 3
-        clean = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
+        clean = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
         apart = (batch.x - clean).abs().amax((1, 2, 3))
         assert torch.equal(apart > 1e-5, value == 2)
         assert torch.equal(batch.group // 3, torch.from_numpy(sets.train.group)[batch.ids])
@@ -211,7 +212,7 @@ def visited(sampler: str, batch: int, *, dark: float = 0.0, weight: np.ndarray |
 
 def shown(batch: Batch) -> torch.Tensor:
     """Which rows of a batch have noise in their pixels."""
-    clean = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
+    clean = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
     return (batch.x - clean).abs().amax((1, 2, 3)) > 1e-5
 
 
@@ -307,11 +308,11 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
     batch = made().batch(0, 5)
     assert len(batch.views) == 2
     (seen, keys), (_, other_keys) = first.seen[0], second.seen[0]
-    assert np.array_equal(seen.permute(0, 2, 3, 1).numpy(), DATA.pixels(batch.ids.numpy()))
+    assert np.array_equal(seen.permute(0, 2, 3, 1).numpy(), DATA.inputs(batch.ids.numpy()))
     assert torch.allclose(batch.x[:, 0, 0, 0], torch.from_numpy((keys & np.uint64(255)).astype(np.float32)) / 127.5 - 1, atol=1e-6)
     assert torch.equal(batch.views[0], made().batch(0, 5).views[0])
     assert torch.allclose(
-        batch.views[0], torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6
+        batch.views[0], torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6
     )
     assert batch.views[1].is_contiguous(memory_format=torch.channels_last)
     # Six rows, a batch of twelve: two visits of each, and two random views of each visit.

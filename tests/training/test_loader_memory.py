@@ -41,9 +41,9 @@ class Counted:
         def images(rows: np.ndarray) -> np.ndarray:
             self.rows.update(rows.tolist())
             self.calls.append((threading.current_thread().name, rows.tolist()))
-            return DATA.pixels(rows)
+            return DATA.inputs(rows)
 
-        self.data = replace(DATA, images=images)
+        self.data = replace(DATA, read=images)
         if mode is not None:
             levels = (None, {"severity": 1}, {"severity": 5})
             self.data = derive(self.data, DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", levels, mode))
@@ -112,7 +112,7 @@ def test_the_next_batches_are_read_in_a_thread_and_no_more_of_them() -> None:
         deadline = time.monotonic() + 20
         while len(world.calls) < 1 + AHEAD and time.monotonic() < deadline:
             time.sleep(0.002)
-        assert [name.startswith("pixels") for name, _ in world.calls] == [True] * (1 + AHEAD)
+        assert [name.startswith("inputs") for name, _ in world.calls] == [True] * (1 + AHEAD)
         assert world.calls[0][1] == first
         ids = [first, *(rows.batch(step, 4).ids.tolist() for step in (1, 2, 3))]
         assert [asked for _, asked in world.calls] == ids, "four steps, four readings"
@@ -121,7 +121,7 @@ def test_the_next_batches_are_read_in_a_thread_and_no_more_of_them() -> None:
         rows.begin(Stage("other"))
         for step in (1, 2, 7, 5):
             batch = rows.batch(step, 9)
-            shown = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2)
+            shown = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2)
             assert torch.equal(batch.x, shown.float() * (2 / 255) - 1), step
 
 
@@ -144,9 +144,9 @@ def test_an_image_that_is_damaged_later_fails_the_run_with_its_sentence() -> Non
     def images(rows: np.ndarray) -> np.ndarray:
         if (rows == 7).any():
             raise DataError("row 7: 'a.png' is no whole image")
-        return DATA.pixels(rows)
+        return DATA.inputs(rows)
 
-    data = replace(DATA, images=images)
+    data = replace(DATA, read=images)
     for size in (None, 0, 1 << 10):
         with bounded(size), pytest.raises(DataError, match="row 7: 'a.png'"):
             run(ERM(), data=data)
@@ -156,7 +156,7 @@ def test_threads_that_read_end_with_their_rows() -> None:
     with bounded(0):
         rows = TrainingRows(split().train, Counted().data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
         rows.batch(0, 9)
-        readers = [thread for thread in threading.enumerate() if thread.name.startswith("pixels")]
+        readers = [thread for thread in threading.enumerate() if thread.name.startswith("inputs")]
         assert readers
         del rows
         gc.collect()

@@ -12,6 +12,7 @@ from tests.training.world import DATA, Sets, rows_of, run, same_weights, split, 
 
 from crosswind.core.errors import DataError, InputError, NeedsError, RunError
 from crosswind.core.knobs import Base, Limit, Needs, knob
+from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State, Tools
 from crosswind.methods.erm import ERM
 from crosswind.methods.functional import frozen, row_losses
@@ -59,15 +60,15 @@ def test_selected_scores_are_those_of_the_predictions() -> None:
 def test_plain_loop_gives_the_same_numbers() -> None:
     """The loop against the ordinary way to write one: order, normalisation, Adam."""
     from crosswind.core.seeds import stream
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
 
     found = run(ERM(), precision="fp64", steps=9)
-    model = build_model("mlp", {"hidden": 16, "layers": 2}, (3, 8, 8), 2, 0).double()
+    model = build_model("mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0).double()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     order = np.concatenate([stream(0, "order", "main", epoch).permutation(60) for epoch in range(3)])
     for step in range(9):
         rows = order[step * 16 : step * 16 + 16]
-        x = torch.from_numpy(DATA.pixels(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
+        x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
         loss = torch.nn.functional.cross_entropy(model(x), torch.from_numpy(rows % 2))
         optimiser.zero_grad()
         loss.backward()
@@ -84,12 +85,12 @@ def test_evaluation_does_not_depend_on_how_many_rows_there_are() -> None:
 
 
 def test_evaluation_changes_nothing() -> None:
-    from crosswind.models.build import build_model
+    from crosswind.models.build import build_model, unnamed
     from crosswind.training.loader import EvaluationRows
     from crosswind.training.predicting import predict
     from crosswind.training.settings import TrainingSettings
 
-    model = build_model("small-cnn", {}, (3, 8, 8), 2, 0).train()
+    model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).train()
     model.block1.eval()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     modes = [part.training for part in model.modules()]
@@ -441,10 +442,10 @@ def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
     from crosswind.training.loop import fit
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
-    other = replace(DATA, image_shape=(4, 4, 3))
+    other = replace(DATA, input=InputSpec.image(4, 4, 3))
     sets = split()
     far = replace(sets, evaluation={"far": replace(sets.evaluation["test"], source="other")})
-    with pytest.raises(DataError, match=r"set 'far' has images of \(4, 4, 3\) from 'other', training has \(8, 8, 3\)"):
+    with pytest.raises(DataError, match=r"set 'far' has images of 4 x 4 x 3 from 'other', training has images of 8 x 8 x 3"):
         fit(ERM(), far, {"tiny": DATA, "other": other}, ModelSpec("mlp"), TrainingSettings(), 0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="training.device: torch finds no device 'cuda:77' here"):
         run(ERM(), device="cuda:77")
@@ -707,7 +708,7 @@ class Growing(Toy):
         if batch.step == STOP["step"] and batch.stage == STOP["stage"]:
             raise Stopped
         if batch.stage == "two":
-            plain = torch.from_numpy(DATA.pixels(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
+            plain = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
             made = (batch.x + plain).abs().amax((1, 2, 3)) < 1e-5
             assert torch.equal(made | ((batch.x - plain).abs().amax((1, 2, 3)) < 1e-5), torch.ones(16, dtype=torch.bool))
             assert torch.equal(batch.y, torch.where(made, 1, batch.ids % 2))

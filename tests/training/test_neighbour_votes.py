@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.seeds import seed_of
+from crosswind.core.types import InputSpec
 from crosswind.data.derive import training_keys
 from crosswind.methods.base import Method, Output
 from crosswind.methods.erm import ERM
-from crosswind.models.build import build_model
+from crosswind.models.build import build_model, unnamed
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.neighbour_votes import label_counts, neighbour_labels, neighbour_transform
 from crosswind.training.settings import TrainingSettings
@@ -33,10 +34,10 @@ def rows(which: np.ndarray = ROWS, settings: TrainingSettings = SETTINGS) -> Eva
 
 
 def network(seed: int = 0) -> nn.Module:
-    made = worn(build_model("small-cnn", {}, (3, 8, 8), 3, seed), 0.6, seed)
+    made = worn(build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(3), seed), 0.6, seed)
     # A head that gives every class to some rows.
     nn.init.normal_(made.fc.weight, std=3.0, generator=torch.Generator().manual_seed(seed))  # type: ignore[union-attr,arg-type]
-    x = torch.from_numpy(DATA.pixels(ROWS)).permute(0, 3, 1, 2) / 255 * 2 - 1
+    x = torch.from_numpy(DATA.inputs(ROWS)).permute(0, 3, 1, 2) / 255 * 2 - 1
     with torch.no_grad():
         made.fc.bias -= copy.deepcopy(made).eval()(x).mean(0)  # type: ignore[union-attr,operator]
     return made.to(memory_format=torch.channels_last)
@@ -46,7 +47,7 @@ def test_they_are_those_of_a_plain_loop() -> None:
     """One picture at a time, unfolded, in float32."""
     model, transform, said = network(), neighbour_transform("ni-randaugment"), []
     for row in ROWS:
-        picture = torch.from_numpy(DATA.pixels(np.array([row]))).permute(0, 3, 1, 2).contiguous()
+        picture = torch.from_numpy(DATA.inputs(np.array([row]))).permute(0, 3, 1, 2).contiguous()
         keys = [training_keys(np.array([row]), number, seed_of(3, "neighbours")) for number in range(1, 5)]
         pictures = torch.cat([picture, *(transform(picture, key) for key in keys)])
         with torch.no_grad():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.training.loop import Trajectory, fit
@@ -56,7 +57,7 @@ def dataset(n: int = 200, tint: float = 30) -> AttributedDataset:
     pixels = 110 + 36 * codes[0][:, None, None, None] + noise
     pixels[np.arange(n), :, :, np.where(codes[1], 2, 0)] += tint
     kept = pixels.clip(0, 255).astype(np.uint8)
-    return AttributedDataset("tiny", table, lambda rows: kept[rows], (SIDE, SIDE, 3))
+    return AttributedDataset("tiny", table, lambda rows: kept[rows], InputSpec.image(SIDE, SIDE, 3))
 
 
 def rows_of(data: AttributedDataset, rows: np.ndarray) -> Rows:

@@ -219,13 +219,15 @@ class Needs:
 
 @dataclass(frozen=True)
 class Form:
-    """What a model is made of and which images it takes, known without building it; checked before any work starts.
+    """What a model is made of and which inputs it takes, known without building it; checked before any work starts.
 
     `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that says so. `least`: the smallest
     side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
     `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
     images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it; else it answers
-    as it is, and `files` are its knobs that name files, whose contents are part of what it is.
+    as it is, and `files` are its knobs that name files, whose contents are part of what it is. `takes`: the kinds of input, see
+    `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose inputs it then takes; its knob
+    `settings` holds that model's.
     """
 
     norm: str = ""
@@ -235,6 +237,8 @@ class Form:
     weights_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     trained: bool = True
     files: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ("image",)
+    of: str = ""
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""

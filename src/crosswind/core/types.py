@@ -17,6 +17,69 @@ from numpy.typing import NDArray
 
 from crosswind.core.files import check_file
 
+_DTYPES = {"image": "uint8", "tokens": "int64", "features": "float32", "text": "object", "image-and-text": "object"}
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What one row of a data set gives a model.
+
+    `kind` and what n rows are: `image` uint8 [n, h, w, c]; `tokens` int64 [n, length], each in [0, vocabulary), 0 where a text has
+    ended; `features` float32 [n, width]; `text` n strings as an object array [n]; `image-and-text` an object array [n] of pairs of
+    an image uint8 [h, w, c] and a string. `shape` is (h, w, c), (length,), (width,) or (). Strings reach a network by its
+    model's `encode`. Made by the class methods.
+    """
+
+    kind: str
+    shape: tuple[int, ...] = ()
+    vocabulary: int = 0
+
+    @classmethod
+    def image(cls, height: int, width: int, channels: int) -> InputSpec:
+        """Images."""
+        return cls("image", (height, width, channels))
+
+    @classmethod
+    def tokens(cls, length: int, vocabulary: int) -> InputSpec:
+        """Texts as numbers of tokens."""
+        return cls("tokens", (length,), vocabulary)
+
+    @classmethod
+    def features(cls, width: int) -> InputSpec:
+        """Vectors of numbers."""
+        return cls("features", (width,))
+
+    @classmethod
+    def text(cls) -> InputSpec:
+        """Texts."""
+        return cls("text")
+
+    @classmethod
+    def image_and_text(cls, height: int, width: int, channels: int) -> InputSpec:
+        """Images, each with a text."""
+        return cls("image-and-text", (height, width, channels))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of an array of rows."""
+        return np.dtype(_DTYPES[self.kind])
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of a row in an array of rows; () where a row is a Python object."""
+        return () if self.dtype == object else self.shape
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape in which a network takes a row: (c, h, w) for images."""
+        return (self.shape[2], *self.shape[:2]) if self.kind == "image" else self.row_shape
+
+    def __str__(self) -> str:
+        """Such as `images of 32 x 32 x 3` or `features of 64 numbers`."""
+        size = " x ".join(str(side) for side in self.shape)
+        words = {"image": f"images of {size}", "tokens": f"texts of {size} tokens", "features": f"features of {size} numbers"}
+        return words.get(self.kind, "texts" if self.kind == "text" else f"images of {size} with texts")
+
 
 @dataclass(frozen=True)
 class Predictions:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.knobs import resolve
-from crosswind.core.registry import facts
+from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import digest_arrays
 
 MOST_ROWS = 50_000_000  # of a table that is made or read whole
@@ -172,12 +172,18 @@ MODES = ("fixed", "per-visit")
 Settings = Mapping[str, Any] | None
 
 
+def transform_facts(name: str, field: str = "transform") -> Facts:
+    """The facts of a transform of images (room `transforms`) or of texts (`text-transforms`); `InputError` for an unknown name."""
+    texts = {item.name for item in listing("text-transforms")}
+    return facts("text-transforms" if name in texts else "transforms", name, field)
+
+
 @dataclass(frozen=True)
 class DerivedAttribute:
-    """An attribute whose values are made by a transform of the image.
+    """An attribute whose values are made by a transform of the image, or of the text.
 
     `values`: names of the values. `transform`: a registered transform. `settings`: one entry a value in the order of `values`
-    (or a mapping from value to entry): the transform's knobs, or None where the image stays untouched. `mode`: `fixed`, the
+    (or a mapping from value to entry): the transform's knobs, or None where it stays untouched. `mode`: `fixed`, the
     value of a training row is drawn once; `per-visit`, it is drawn again each time that the row is seen.
     Raises `InputError` for an unknown transform, knob or mode, and for values without settings.
     """
@@ -203,7 +209,7 @@ class DerivedAttribute:
             given = [by_name[value] for value in names]
         if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != len(names):
             raise InputError(f"{self.name}.settings", f"needs one entry for each of {len(names)} values, not {given!r}")
-        known = facts("transforms", self.transform, f"{self.name}.transform")
+        known = transform_facts(self.transform, f"{self.name}.transform")
         checked: list[Settings] = []
         for value, entry in zip(names, given, strict=True):
             path = f"{self.name}.settings.{value}"
@@ -230,7 +236,7 @@ class DerivedAttribute:
         return {
             "name": self.name,
             "transform": self.transform,
-            "version": facts("transforms", self.transform).version,
+            "version": transform_facts(self.transform).version,
             "values": {
                 value: None if entry is None else dict(entry) for value, entry in zip(self.values, self.settings, strict=True)
             },

@@ -1,6 +1,6 @@
-"""A data set: rows with stable ids, an attribute table, and pixels that are read on demand.
+"""A data set: rows with stable ids, an attribute table, and inputs that are read on demand.
 
-Planning a study needs the table alone; nothing here loads pixels by itself or imports torch.
+Planning a study needs the table alone; nothing here reads inputs by itself or imports torch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable, DerivedAttribute
 
+Read = Callable[[NDArray[np.int64]], NDArray[Any]]
 Images = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
 
 _BY_ROW_NUMBER: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -24,16 +25,17 @@ _BY_ROW_NUMBER: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class AttributedDataset:
-    """Rows with ids, attribute values and images.
+    """Rows with ids, attribute values and inputs.
 
-    `images(rows)` gives the pixels of base rows (int64 [m], each in [0, n)) as uint8 [m, h, w, c]; None where there are none.
+    `read(rows)` gives the inputs of base rows (int64 [m], each in [0, n)) as `input` says, such as uint8 [m, h, w, c] for images;
+    both are None where there are none. `inputs` is what calls it.
     `ids`: int64 [n], distinct and stable under filtering; default: the row numbers. `units`: int64 [n]; rows of one unit (a
-    patient, a toy) never get different roles; None: every row is its own unit. `fingerprint` identifies table and pixels without
-    reading the pixels.
+    patient, a toy) never get different roles; None: every row is its own unit. `fingerprint` identifies table and inputs without
+    reading the inputs.
     Two rows show one picture, and keep one role in a study, if they have equal `originals` (uint64 [n], default: the ids) and one
     `origin` (the collection, default: the data set's name), whatever their size, colours or derived attribute; or if they have
-    equal `contents` (uint64 [n], hashes of the pixels, known for prepared copies). `from_files`: pixels are decoded from files that
-    may be damaged; a study reads all of them before it starts.
+    equal `contents` (uint64 [n], hashes of the pixels, known for prepared copies, or of the texts). `from_files`: images are
+    decoded from files that may be damaged; a study reads all of them before it starts.
     A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under value v.
     `cache` holds what later stages compute from this data set.
 
@@ -42,8 +44,8 @@ class AttributedDataset:
 
     name: str
     table: AttributeTable
-    images: Images | None = None
-    image_shape: tuple[int, int, int] | None = None
+    read: Read | None = None
+    input: InputSpec | None = None
     ids: NDArray[np.int64] = field(default_factory=lambda: _BY_ROW_NUMBER)
     units: NDArray[np.int64] | None = None
     fingerprint: str = ""
@@ -72,7 +74,8 @@ class AttributedDataset:
         if not self.origin:
             object.__setattr__(self, "origin", self.name)
         if not self.fingerprint:
-            made = digest({"name": self.name, "table": self.table.digest(), "image_shape": self.image_shape})
+            told = {"name": self.name, "table": self.table.digest(), "image_shape": self.image_shape}
+            made = digest(told if self.input is None or self.image_shape is not None else {**told, "input": vars(self.input)})
             object.__setattr__(self, "fingerprint", made)
 
     @property
@@ -119,18 +122,29 @@ class AttributedDataset:
         base = np.asarray(rows, dtype=np.int64) // self.n_derived
         return self.ids[base] if self.units is None else self.units[base]
 
-    def pixels(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
-        """The images of base rows, uint8 [m, h, w, c]; `DataError` where the data set has none or gives something else."""
-        if self.images is None or self.image_shape is None:
-            raise DataError(f"data set {self.name!r} has attributes but no images, so it can be planned but not trained on")
-        asked = np.asarray(rows, dtype=np.int64)
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """(h, w, c) where the inputs are images, else None."""
+        if self.input is None or self.input.kind != "image":
+            return None
+        height, width, channels = self.input.shape
+        return height, width, channels
+
+    def check_inputs(self) -> InputSpec:
+        """What the inputs are. Raises `DataError` where there are none."""
+        if self.read is None or self.input is None:
+            raise DataError(f"data set {self.name!r} has attributes but no inputs, so it can be planned but not trained on")
+        return self.input
+
+    def inputs(self, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """The inputs of base rows, see `InputSpec`; `DataError` where the data set has none or gives something else."""
+        spec, asked = self.check_inputs(), np.asarray(rows, dtype=np.int64)
+        assert self.read is not None
         if asked.size and (int(asked.min()) < 0 or int(asked.max()) >= self.n_base):
             raise DataError(f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not {int(asked.min())} to {int(asked.max())}")
-        found = self.images(asked)
-        if found.dtype != np.uint8 or found.shape != (len(asked), *self.image_shape):
-            raise DataError(
-                f"data set {self.name!r} gave images of {found.dtype} {found.shape}, not uint8 {(len(asked), *self.image_shape)}"
-            )
+        found, shape = self.read(asked), (len(asked), *spec.row_shape)
+        if found.dtype != spec.dtype or found.shape != shape:
+            raise DataError(f"data set {self.name!r} gave {spec.kind}s of {found.dtype} {found.shape}, not {spec.dtype} {shape}")
         return found
 
     def keep(self, values: Mapping[str, Sequence[object]], field: str = "keep") -> AttributedDataset:
@@ -162,11 +176,11 @@ class AttributedDataset:
         rows = np.flatnonzero((codes >= 0).all(axis=0))
         if not rows.size:
             raise InputError(field, f"no row of {self.name} has one of the values of every attribute named in {dict(values)!r}")
-        images = self.images
+        read = self.read
         return dataclasses.replace(
             self,
             table=AttributeTable(tuple(attributes), codes[:, rows]),
-            images=None if images is None else lambda asked: images(rows[asked]),
+            read=None if read is None else lambda asked: read(rows[asked]),
             ids=self.ids[rows],
             units=None if self.units is None else self.units[rows],
             originals=None if self.originals is None else self.originals[rows],
@@ -193,7 +207,7 @@ class AttributedDataset:
         return dataclasses.replace(self, units=units, fingerprint=digest({"of": self.fingerprint, "units": attribute}))
 
     def describe(self) -> dict[str, Any]:
-        """Name, rows, attributes with value names and counts of rows, image shape and fingerprint, as plain values for JSON."""
+        """Name, rows, attributes with value names and counts of rows, inputs and fingerprint, as plain values for JSON."""
         columns = [
             np.bincount(codes, minlength=len(attribute))
             for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True)
@@ -210,5 +224,6 @@ class AttributedDataset:
             ],
             "units": None if self.units is None else len(np.unique(self.units)),
             "image_shape": None if self.image_shape is None else list(self.image_shape),
+            "input": None if self.input is None else self.input.kind,
             "fingerprint": self.fingerprint,
         }

@@ -1,4 +1,4 @@
-"""Attributes that a transform makes: corruptions, rotations and other changes of the picture, as attribute values.
+"""Attributes that a transform makes: corruptions, rotations and other changes of images or texts, as attribute values.
 
 A derived data set has one virtual row for every base row and value; its table stays that of the base rows. All randomness is
 counter-based, a function of row id, visit or value, and seed: a row gets the same bits alone, in any batch and in any worker.
@@ -7,16 +7,17 @@ counter-based, a function of row id, visit or value, and seed: a row gets the sa
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
-from crosswind.core.registry import load
+from crosswind.core.registry import listing, load
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
-from crosswind.data.attributes import DerivedAttribute
+from crosswind.data.attributes import DerivedAttribute, transform_facts
 from crosswind.data.dataset import AttributedDataset
 
 if TYPE_CHECKING:
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 
 def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedDataset:
-    """The data set whose virtual rows are its rows under every value of `derived`; `InputError` if it already has one."""
+    """The data set whose virtual rows are its rows under every value of `derived`.
+
+    Raises `InputError` if it already has one, and for a transform of images where the inputs are texts, or the other way round.
+    """
     if dataset.derived is not None:
         raise InputError(derived.name, f"data set {dataset.name!r} already has the derived attribute {dataset.derived.name!r}")
     if derived.name in dataset.table.names:
         raise InputError(derived.name, f"data set {dataset.name!r} already has an attribute of this name")
+    _check_kinds(dataset, derived)
     # The order of the values counts: it gives the virtual rows their numbers.
     told = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
     return dataclasses.replace(dataset, derived=derived, fingerprint=digest(told))
@@ -92,19 +97,51 @@ def render(dataset: AttributedDataset, x: Tensor, values: NDArray[np.integer[Any
     return in_groups(x, codes.astype(np.int64)[:, None], change, none=-1)
 
 
-def evaluation_images(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
-    """The images of (virtual) rows with evaluation noise: uint8 [n, h, w, c]. Imports torch where a transform is applied."""
+def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """The inputs of (virtual) rows with evaluation noise, see `InputSpec`. Imports torch where a transform is applied."""
     base, values = split_rows(dataset, rows)
-    pixels = dataset.pixels(base)
-    if dataset.derived is None or all(dataset.derived.settings[int(code)] is None for code in np.unique(values)):
-        return pixels
+    given, derived = dataset.inputs(base), dataset.derived
+    if derived is None or all(derived.settings[int(code)] is None for code in np.unique(values)):
+        return given
+    keys = evaluation_keys(dataset.ids[base], values)
+    if dataset.check_inputs().kind == "text":
+        return _edited(derived, given, values, keys)
     import torch
 
-    x = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    x = torch.from_numpy(given).permute(0, 3, 1, 2)
     # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half precision.
     with torch.autocast("cpu", enabled=False):
-        done = render(dataset, x, values, evaluation_keys(dataset.ids[base], values))
+        done = render(dataset, x, values, keys)
     return np.ascontiguousarray(done.permute(0, 2, 3, 1).numpy())
+
+
+WORDS = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+"""The tokens of a text for a transform: words, an apostrophe inside included, and single marks. They are joined by spaces again."""
+
+
+def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[Any]:
+    out = texts.copy()
+    for code in np.unique(values):
+        settings, places = derived.settings[int(code)], np.flatnonzero(values == code)
+        if settings is not None:
+            change = load("text-transforms", derived.transform)(**settings)
+            changed = change([WORDS.findall(text) for text in texts[places]], keys[places])
+            out[places] = [" ".join(tokens) for tokens in changed]
+    return out
+
+
+def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
+    spec = dataset.input
+    if spec is None:
+        return
+    takes = "text" if transform_facts(derived.transform).room == "text-transforms" else "image"
+    if takes != spec.kind:
+        rooms = {"image": "transforms", "text": "text-transforms"}
+        fitting = [item.name for item in listing(rooms[spec.kind])] if spec.kind in rooms else []
+        problem = f"{derived.transform!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
+        raise InputError("derive.transform", problem, fitting)
+    if takes == "text" and derived.mode != "fixed":
+        raise InputError("derive.mode", "texts are changed once and not at every visit", ["fixed"])
 
 
 def _keys(ids: NDArray[np.integer[Any]], step: NDArray[np.integer[Any]] | int, key: int) -> NDArray[np.uint64]:

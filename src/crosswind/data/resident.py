@@ -1,7 +1,7 @@
-"""Pixels in shared memory: each row is rendered once for all processes of a study and held as far as a memory bound allows.
+"""Inputs in shared memory: each row is rendered once for all processes of a study and held as far as a memory bound allows.
 
 A `Region` is one anonymous, sparse file in memory whose descriptor the processes share. It holds an `Arena` for each data set: a
-byte for every row, 1 where the row is held, and a place for every row's pixels. A row's byte is written after its pixels, so a
+byte for every row, 1 where the row is held, and a place for every row's input. A row's byte is written after its input, so a
 killed process leaves only rows that the next one renders. Locks are the kernel's on ranges of the file; they end with the process.
 """
 
@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from crosswind.data.budget import budget
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import evaluation_images
+from crosswind.data.derive import evaluation_inputs
 
-Render = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
+Render = Callable[[NDArray[np.int64]], NDArray[Any]]
 
 CHUNK_BYTES = 2 << 20
 """Rows are rendered a chunk at a time: a renderer may need many times the memory of its result."""
@@ -89,19 +89,20 @@ class Region:
         finally:
             fcntl.lockf(self.handle, fcntl.LOCK_UN, length, start)
 
-    def arena(self, key: bytes, n_rows: int, shape: tuple[int, ...]) -> Arena | None:
+    def arena(self, key: bytes, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike = np.uint8) -> Arena | None:
         """The arena of a data set with a key of 32 bytes, made where it is new; None where there is no place for it."""
+        size = _arena_bytes(n_rows, int(np.prod(shape)) * np.dtype(dtype).itemsize)
         try:
             with self.locked():
                 end = _aligned(_HEADER_BYTES)
                 for place in range(_ENTRY.size, _HEADER_BYTES, _ENTRY.size):
                     start, after, known = _ENTRY.unpack(os.pread(self.handle, _ENTRY.size, place))
                     if after and known == key:
-                        return Arena(self, start, n_rows, shape)
+                        return Arena(self, start, n_rows, shape, dtype)
                     if not after:
-                        os.ftruncate(self.handle, end + _arena_bytes(n_rows, shape))
-                        os.pwrite(self.handle, _ENTRY.pack(end, end + _arena_bytes(n_rows, shape), key), place)
-                        return Arena(self, end, n_rows, shape)
+                        os.ftruncate(self.handle, end + size)
+                        os.pwrite(self.handle, _ENTRY.pack(end, end + size, key), place)
+                        return Arena(self, end, n_rows, shape, dtype)
                     end = after
         except (OSError, OverflowError, ValueError):  # no address space, or a limit on the size of files
             pass
@@ -110,14 +111,15 @@ class Region:
 
 @final
 class Arena:
-    """The rows of one data set. `rows`: uint8 [n, ...], of which those are to be read whose byte in `held` (uint8 [n]) is 1."""
+    """The rows of one data set. `rows`: [n, ...], of which those are to be read whose byte in `held` (uint8 [n]) is 1."""
 
-    def __init__(self, region: Region, start: int, n_rows: int, shape: tuple[int, ...]) -> None:
+    def __init__(self, region: Region, start: int, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._region, self._start, self._pixels = region, start, start + _aligned(n_rows)
-        memory = mmap.mmap(region.handle, _arena_bytes(n_rows, shape), offset=start)
+        numbers = int(np.prod(shape))
+        self._row_bytes = numbers * np.dtype(dtype).itemsize
+        memory = mmap.mmap(region.handle, _arena_bytes(n_rows, self._row_bytes), offset=start)
         self.held = np.frombuffer(memory, np.uint8, n_rows)
-        self._row_bytes = int(np.prod(shape))
-        self.rows = np.frombuffer(memory, np.uint8, n_rows * self._row_bytes, _aligned(n_rows)).reshape(n_rows, *shape)
+        self.rows: NDArray[Any] = np.frombuffer(memory, dtype, n_rows * numbers, _aligned(n_rows)).reshape(n_rows, *shape)
         self._failed = False
 
     def fill(self, rows: NDArray[np.int64], render: Render) -> float:
@@ -147,14 +149,14 @@ class Arena:
     def _place(self, row: int) -> int:
         return self._pixels + int(row) * self._row_bytes
 
-    def _write(self, rows: NDArray[np.int64], pixels: NDArray[np.uint8]) -> None:
+    def _write(self, rows: NDArray[np.int64], made: NDArray[Any]) -> None:
         with self._region.locked():
             rows = rows[: self._room()]
             runs = [run for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1) if len(run)]
             try:
                 # By calls and not through the mapping: without memory a call fails, and a mapping kills the process.
                 for run in runs:
-                    _write(self._region.handle, pixels[run].reshape(-1).data, self._place(rows[run[0]]))
+                    _write(self._region.handle, made[run].reshape(-1).view(np.uint8).data, self._place(rows[run[0]]))
                 for run in runs:
                     _write(self._region.handle, memoryview(bytes([1]) * len(run)), self._start + int(rows[run[0]]))
             except OSError:
@@ -162,7 +164,7 @@ class Arena:
 
 
 class ResidentRows:
-    """The pixels of some rows of a data set: those that are held are read from memory, others are rendered at each reading.
+    """The inputs of some rows of a data set: those that are held are read from memory, others are rendered at each reading.
 
     `rows` int64 [n]: base rows, or with `evaluation` virtual rows, as evaluation shows them. `waited`: seconds spent so far on
     waiting for other processes that rendered the same rows.
@@ -171,7 +173,7 @@ class ResidentRows:
     def __init__(self, dataset: AttributedDataset, rows: NDArray[np.int64], *, evaluation: bool) -> None:
         self.rows, self.waited = rows, 0.0
         derived = evaluation and dataset.derived is not None
-        self._render: Render = (lambda asked: evaluation_images(dataset, asked)) if derived else dataset.pixels
+        self._render: Render = (lambda asked: evaluation_inputs(dataset, asked)) if derived else dataset.inputs
         self._arena = _arena_of(dataset, "evaluation" if derived else "base", dataset.n_rows if derived else dataset.n_base)
         self._tried = np.zeros(len(rows), dtype=bool)
         self._held = np.zeros(len(rows), dtype=bool)
@@ -191,39 +193,40 @@ class ResidentRows:
         return self._complete or (places is not None and bool(self._held[places].all()))
 
     @property
-    def memory(self) -> NDArray[np.uint8] | None:
-        """The memory uint8 [rows of the data set, h, w, c]; only held rows may be read. None where nothing can be held."""
+    def memory(self) -> NDArray[Any] | None:
+        """The memory [rows of the data set, ...]; only held rows may be read. None where nothing can be held."""
         return None if self._arena is None else self._arena.rows
 
-    def take(self, places: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The pixels of the rows at `places`: uint8 [m, h, w, c], a copy."""
+    def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """The inputs of the rows at `places`, a copy; see `InputSpec`."""
         held, rows = self._held[places], self.rows[places]
         if self._arena is None or not held.any():
             return self._render(rows)
         if held.all():
             return self._arena.rows.take(rows, axis=0)
-        found = np.empty((len(rows), *self._arena.rows.shape[1:]), dtype=np.uint8)
+        found = np.empty((len(rows), *self._arena.rows.shape[1:]), dtype=self._arena.rows.dtype)
         found[held], found[~held] = self._arena.rows[rows[held]], self._render(rows[~held])
         return found
 
 
 def share(handle: int) -> None:
-    """From now on this process holds pixels in the region of this descriptor. What it holds of its own is not moved there."""
+    """From now on this process holds inputs in the region of this descriptor. What it holds of its own is not moved there."""
     _shared[:] = [Region.attach(handle)]
 
 
 def _arena_of(dataset: AttributedDataset, kind: str, n_rows: int) -> Arena | None:
-    if dataset.images is None or dataset.image_shape is None:
+    spec = dataset.input
+    if dataset.read is None or spec is None or spec.dtype == object:
         return None
     cache: dict[Any, Any] = dataset.cache
     place = ("resident", kind, *_shared)
     if place not in cache:
-        key = hashlib.sha256(f"{kind} {dataset.fingerprint} {n_rows} {dataset.image_shape}".encode()).digest()
+        key = hashlib.sha256(f"{kind} {dataset.fingerprint} {n_rows} {spec}".encode()).digest()
         try:
             region = _shared[0] if _shared else Region.create()
         except OSError:
             return None
-        cache[place] = region.arena(key, n_rows, dataset.image_shape)
+        cache[place] = region.arena(key, n_rows, spec.shape, spec.dtype)
     arena: Arena | None = cache[place]
     return arena
 
@@ -242,8 +245,8 @@ def _aligned(size: int) -> int:
     return -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
 
 
-def _arena_bytes(n_rows: int, shape: tuple[int, ...]) -> int:
-    return _aligned(n_rows) + _aligned(n_rows * int(np.prod(shape)))
+def _arena_bytes(n_rows: int, row_bytes: int) -> int:
+    return _aligned(n_rows) + _aligned(n_rows * row_bytes)
 
 
 def _write(handle: int, data: memoryview, place: int) -> None:

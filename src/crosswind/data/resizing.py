@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.dataset import AttributedDataset, Images
 
 
@@ -37,7 +37,7 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
     The data set itself where nothing changes; a data set without images stays without. The weights are whole 65,536ths, so the
     pixels are the same everywhere.
     """
-    images, shape = dataset.images, dataset.image_shape
+    images, shape = dataset.read, dataset.image_shape
     if images is None or shape is None or shape[2] == channels:
         return dataset
     height, width, found = shape
@@ -52,8 +52,8 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
 
     return dataclasses.replace(
         dataset,
-        images=repeated if found == 1 else mixed,
-        image_shape=(height, width, channels),
+        read=repeated if found == 1 else mixed,
+        input=InputSpec.image(height, width, channels),
         fingerprint=digest({"of": dataset.fingerprint, "channels": channels}),
     )
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from crosswind.core.exhibits import Exhibit
 from crosswind.core.knobs import Limit, Needs
+from crosswind.core.types import InputSpec
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -57,11 +58,12 @@ State: TypeAlias = "dict[str, Tensor]"
 class Info:
     """What a method may know of a run before it starts; plain values.
 
-    `input_shape` (c, h, w). `n_rows` training rows. `group_counts[g]` and `environment_counts[e]` are numbers of training rows, 0
-    for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are the study's.
+    `input`: a row as the model takes it. `n_rows` training rows. `group_counts[g]` and `environment_counts[e]` are numbers of
+    training rows, 0 for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are
+    the study's.
     """
 
-    input_shape: tuple[int, ...]
+    input: InputSpec
     n_classes: int
     n_rows: int
     group_names: tuple[str, ...] = ()
@@ -73,6 +75,11 @@ class Info:
     steps: int = 0
     batch: int = 128
     lr: float = 1e-3
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of a row as a network takes it: (c, h, w), (length,) or (width,)."""
+        return self.input.tensor_shape
 
     @property
     def n_groups(self) -> int:
@@ -98,12 +105,12 @@ class Pair:
 class Batch:
     """One batch of training rows.
 
-    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), texts int64 [n, t]. `y` int64 [n], noise included. `ids` int64
-    [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example carries its
-    parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64 [n]: cell;
-    `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step` counts from 0 in
-    each stage, `steps` is the stage's length, `epoch` is that of the first row, `progress` = step / steps, in [0, 1). `stage` is
-    the stage's name.
+    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), features float [n, d], texts int64 [n, t]. `y` int64 [n], noise
+    included. `ids` int64 [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example
+    carries its parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64
+    [n]: cell; `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step`
+    counts from 0 in each stage, `steps` is the stage's length, `epoch` is that of the first row, `progress` = step / steps, in
+    [0, 1). `stage` is the stage's name.
     """
 
     x: Tensor

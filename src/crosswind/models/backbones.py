@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
-from crosswind.models.build import Backbone, Model, image_shape
+from crosswind.core.types import InputSpec
+from crosswind.models.build import Backbone, Model
 from crosswind.models.residual import RESNET_STAGES
 
 __all__ = ["MLP", "FlattenChannelsLast", "ResNetW16", "SmallCNN"]
@@ -29,9 +31,9 @@ class ResNetW16(Backbone):
 
     built = Form(norm="batch")
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
-        channels, *_ = image_shape(input_shape, "resnet-w16")
+        channels, *_ = input.tensor_shape
         widths = (16, 32, 64, 128)
         parts: dict[str, nn.Module] = {
             "conv1": _conv3x3(channels, 16, self.stride),
@@ -45,7 +47,7 @@ class ResNetW16(Backbone):
             for module in part.modules():
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(widths[-1], n_classes)}
+        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(widths[-1], len(class_names))}
         return Model(parts, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1])
 
 
@@ -60,15 +62,15 @@ class SmallCNN(Backbone):
 
     built = Form(norm="batch", least=8)
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
-        channels, *_ = image_shape(input_shape, "small-cnn")
+        channels, *_ = input.tensor_shape
         parts: dict[str, nn.Module] = {}
         for i, (before, after) in enumerate(itertools.pairwise((channels, 32, 64, 128)), start=1):
             parts[f"block{i}"] = nn.Sequential(
                 _conv3x3(before, after), nn.BatchNorm2d(after), nn.ReLU(inplace=True), nn.MaxPool2d(2)
             )
-        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(128, n_classes)}
+        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(128, len(class_names))}
         stages = {f"block{i}": (f"block{i}",) for i in range(1, 4)}
         return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
 
@@ -84,18 +86,16 @@ class MLP(Backbone):
     hidden: int = knob(256, domain="[1, inf)", source="Wiles et al. 2022", doc="units of each hidden layer")
     layers: int = knob(4, domain="[1, inf)", source="Wiles et al. 2022", doc="number of hidden layers")
 
-    built = Form(norm="none")
+    built = Form(norm="none", takes=("image", "features"))
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
-        size = 1
-        for side in input_shape:
-            size *= side
+        size = math.prod(input.tensor_shape)
         parts: dict[str, nn.Module] = {"flatten": FlattenChannelsLast()}
         for i in range(1, self.layers + 1):
             parts[f"layer{i}"] = nn.Sequential(nn.Linear(size if i == 1 else self.hidden, self.hidden), nn.ReLU(inplace=True))
-        parts["fc"] = nn.Linear(self.hidden, n_classes)
+        parts["fc"] = nn.Linear(self.hidden, len(class_names))
         stages: dict[str, Sequence[str]] = {f"layer{i}": (f"layer{i}",) for i in range(1, self.layers + 1)}
         stages["layer1"] = ("flatten", "layer1")
         return Model(parts, stages=stages, pool=(), head="fc", width=self.hidden)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Form, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
-from crosswind.core.types import canonical
+from crosswind.core.types import InputSpec, canonical
 from crosswind.models.convolution import with_small_map_convolutions
 from crosswind.models.form import check_extra, check_form
 
-__all__ = ["Backbone", "Model", "build_model", "image_shape"]
+__all__ = ["Backbone", "Encoder", "Model", "build_model", "make_backbone", "normalised", "unnamed"]
 
 KEPT, KEPT_BYTES = 2, 2**27
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -30,7 +31,7 @@ class Model(nn.Module):
 
     `children` are the parts under the names that their weights have in files; `stages` maps each stage's name to the parts that
     it runs, in order; `pool` are the parts between the last stage and the features; `head` is the name of the last part.
-    `width` is d. Inputs are float, images [n, c, h, w] in (-1, 1).
+    `width` is d. Inputs are float, images [n, c, h, w] in (-1, 1) or features [n, width], or tokens int64 [n, length].
     """
 
     def __init__(
@@ -124,17 +125,66 @@ class Backbone(ABC):
     """A registered kind of model; subclasses are frozen dataclasses whose fields are knobs."""
 
     built: ClassVar[Form] = Form()
+    version: ClassVar[int] = 1
 
     @abstractmethod
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
-        """A model with random weights, drawn from torch's global generator, for inputs of `input_shape` (c, h, w)."""
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
+        """A model with random weights, drawn from torch's global generator: one logit a class.
+
+        `input`: what a row is, after `encoder`. Names are those of the classes, or `unnamed` where outputs stand for none.
+        """
+
+    @property
+    def encoder_draws(self) -> bool:
+        """Whether `encoder` depends on the seed."""
+        return False
+
+    def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
+        """What becomes of each row once, before any training: texts to tokens, images to features; None: it stays as it is."""
+        return None
+
+
+class Encoder(NamedTuple):
+    """`apply` makes rows of `input`, float32 or int64, of an array of rows that a data set gives; each row by itself alone."""
+
+    input: InputSpec
+    apply: Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def unnamed(outputs: int) -> tuple[str, ...]:
+    """Names for outputs that stand for no classes: their numbers."""
+    return tuple(str(number) for number in range(outputs))
+
+
+def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
+    """What a model takes: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float inputs as `dtype`, anything else untouched."""
+    if x.dtype == torch.uint8:
+        x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
+    elif x.is_floating_point():
+        x = x.to(dtype)
+    if x.ndim != 4:
+        return x
+    return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+
+
+def make_backbone(
+    name: str, knobs: Mapping[str, Any], input: InputSpec, field: str = "model", *, encoded: bool = False
+) -> Backbone:
+    """The registered kind of model at its settings. Raises `InputError` on `field`, see `check_form`."""
+    known = facts("models", name, field)
+    check_extra(known.extra, field, name)
+    values = resolve(known.knobs, knobs, field, f"model {name!r}")
+    cls = load("models", name, field)
+    check_form(known.built, values, input, field, name, encoded=encoded)
+    made: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
+    return made
 
 
 def build_model(
     name: str,
     knobs: Mapping[str, Any],
-    input_shape: tuple[int, ...],
-    n_classes: int,
+    input: InputSpec,
+    class_names: Sequence[str],
     seed: int,
     *,
     copy: int = 0,
@@ -147,20 +197,16 @@ def build_model(
     left as it was. The runs of a seed follow each other and begin alike: the last few models are kept, and given as copies.
     Raises `InputError` on `field`.
     """
-    known = facts("models", name, field)
-    check_extra(known.extra, field, name)
-    values = resolve(known.knobs, knobs, field, f"model {name!r}")
-    cls = load("models", name, field)
-    check_form(known.built, values, tuple(input_shape), field, name)
-    backbone: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
-    if n_classes < 1:
-        raise InputError(field, f"needs at least one class, not {n_classes}")
-    key = (cls, canonical([values, tuple(input_shape), n_classes, seed, copy, channels_last]))
+    if not class_names:
+        raise InputError(field, "needs at least one class, and there is none")
+    backbone = make_backbone(name, knobs, input, field, encoded=True)
+    values = {knob.name: getattr(backbone, knob.name) for knob in knobs_of(type(backbone))}
+    key = (type(backbone), canonical([values, vars(input), list(class_names), seed, copy, channels_last]))
     if key in _built:
         return deepcopy(_built[key])
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "weights", *((copy,) if copy else ())))
-        model = with_small_map_convolutions(backbone.build(tuple(input_shape), n_classes))
+        model = with_small_map_convolutions(backbone.build(input, class_names))
     if channels_last:
         model.to(memory_format=torch.channels_last)
     # Weights from a file are read each time: the file may have changed.
@@ -169,11 +215,3 @@ def build_model(
             del _built[next(iter(_built))]
         _built[key] = deepcopy(model)
     return model
-
-
-def image_shape(input_shape: tuple[int, ...], name: str) -> tuple[int, int, int]:
-    """`input_shape` as (c, h, w). Raises `InputError` for what is no image."""
-    if len(input_shape) != 3:
-        raise InputError("model", f"{name} takes images of shape (c, h, w), not inputs of shape {input_shape}")
-    channels, height, width = input_shape
-    return channels, height, width

@@ -1,4 +1,4 @@
-"""Whether a model takes the images and settings it is to be built with, told from what its class declares, without building it.
+"""Whether a model takes the inputs and settings it is to be built with, told from what its class declares, without building it.
 
 Planning asks before any work and `build_model` asks again, so that both refuse the same with the same words.
 """
@@ -10,10 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.knobs import Form
+from crosswind.core.knobs import Form, resolve
+from crosswind.core.registry import Facts, facts, listing
+from crosswind.core.types import InputSpec
 
 _PACKAGES = {"onnx": "onnxruntime"}
 """Packages of extras that have another name."""
+
+_PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}
 
 __all__ = ["check_extra", "check_form", "wants_imagenet"]
 
@@ -24,13 +28,22 @@ def check_extra(extra: str | None, field: str, name: str) -> None:
         raise InputError(field, f"model {name!r} needs the extra: pip install 'crosswind[{extra}]'")
 
 
-def check_form(form: Form | None, knobs: Mapping[str, Any], shape: tuple[int, ...] | None, field: str, name: str) -> None:
+def check_form(
+    form: Form | None, knobs: Mapping[str, Any], input: InputSpec | None, field: str, name: str, *, encoded: bool = False
+) -> None:
     """Refuse what the model `name` cannot be built with, by an `InputError` on `field` or on one of its knobs.
 
-    `shape` (c, h, w) of the inputs; None where it is not known. A class that declares no form is not looked at.
+    `input`: what a row of data is, or with `encoded` what the model's encoder made of it; None where it is not known. A class
+    that declares no form is not looked at.
     """
     if form is None:
         return
+    if form.of and knobs[form.of] is not None:
+        inner, settings = inner_model(knobs, field)
+        check_form(inner.built, settings, None if encoded else input, field, inner.name)
+        return
+    if form.of and knobs["weights"] is not None:
+        raise InputError(f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none")
     weights = knobs.get("weights")
     published = weights is not None and not _is_file(weights)
     if weights is None and knobs.get("freeze_batch_norm"):
@@ -38,9 +51,16 @@ def check_form(form: Form | None, knobs: Mapping[str, Any], shape: tuple[int, ..
         raise InputError(f"{field}.freeze_batch_norm", problem)
     if published:
         _check_published(form, knobs, field, name)
-    if shape is None or len(shape) != 3:
+    if input is None:
         return
-    channels, height, width = shape
+    if input.kind not in form.takes:
+        declared = [(item.name, item.built) for item in listing("models") if item.built is not None and item.built.trained]
+        fitting = [each for each, built in declared if input.kind in built.takes]
+        kinds = " or ".join(_PLURAL.get(kind, kind) for kind in form.takes)
+        raise InputError(field, f"{name} takes {kinds}, and these are {input}", fitting)
+    if input.kind != "image":
+        return
+    height, width, channels = input.shape
     if min(height, width) < form.least:
         raise InputError(field, f"{name} needs images of at least {form.least} pixels a side, these have {height} x {width}")
     if form.patch:
@@ -69,6 +89,19 @@ def wants_imagenet(knobs: Mapping[str, Any]) -> bool:
     """Whether inputs are to be normalised by ImageNet's channels: `inputs` says so, or is `auto` and the weights are by name."""
     inputs, weights = knobs.get("inputs"), knobs.get("weights")
     return inputs == "imagenet" or (inputs == "auto" and weights is not None and not _is_file(weights))
+
+
+def inner_model(knobs: Mapping[str, Any], field: str) -> tuple[Facts, dict[str, Any]]:
+    """The model that a probe's knobs `of`, `settings` and `weights` describe, and its own knobs. Raises `InputError`."""
+    inner = facts("models", knobs["of"], f"{field}.of")
+    if inner.built is not None and (inner.built.of or not inner.built.trained):
+        raise InputError(f"{field}.of", f"{inner.name} is no network with features")
+    settings, weights = dict(knobs["settings"] or {}), knobs["weights"]
+    if any(item.name == "weights" for item in inner.knobs):
+        settings |= {"weights": weights, "weights_sha256": knobs["weights_sha256"]}
+    elif weights is not None and not _is_file(weights):
+        raise unknown(f"{field}.weights", f"weights of model {inner.name!r}", weights, ["FILE.safetensors"])
+    return inner, resolve(inner.knobs, settings, f"{field}.settings", f"model {inner.name!r}")
 
 
 def _is_file(weights: object) -> bool:

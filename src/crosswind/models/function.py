@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 class Function(Outside):
     """A Python function that is given a batch of inputs and returns logits or labels.
 
-    It takes images as a numpy array uint8 [n, h, w, c] and returns float [n, k] in the order of the classes, or labels [n] by
-    number or by name. The module is a file, beside the study or by its path, or one that is installed. Jobs are done anew when its
-    file has changed, or `version`: raise that when something else did that the function reads.
+    It takes images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as a list of n strings, and
+    returns float [n, k] in the order of the classes, or labels [n] by number or by name. The module is a file, beside the study or
+    by its path, or one that is installed. Jobs are done anew when its file has changed, or `version`: raise that when something
+    else did that the function reads.
     """
 
     function: str = knob(doc="module:function, or FILE.py:function")
@@ -38,7 +39,9 @@ class Function(Outside):
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """See `Outside.answer`."""
-        return asked(load_function(self.function), rows, dataset, class_names, self.batch, self.function)
+        function, spec = load_function(self.function), dataset.check_inputs()
+        given = (lambda x: function(x.tolist())) if spec.dtype == object else function
+        return asked(given, rows, dataset, class_names, self.batch, self.function)
 
 
 def load_function(name: str) -> Callable[[Any], Any]:

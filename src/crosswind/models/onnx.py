@@ -29,7 +29,8 @@ class Onnx(Outside):
     """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, its first output gives logits or
     labels.
 
-    Logits are float [n, k] in the order of the classes, labels integers [n]. It runs on the processor with one thread.
+    Logits are float [n, k] in the order of the classes, labels integers [n]. `scale` and `layout` are of images; features are given
+    as float32 [n, width] and texts as strings [n]. It runs on the processor with one thread.
     """
 
     path: str = knob(doc="ONNX file")
@@ -57,9 +58,11 @@ class Onnx(Outside):
             raise DataError(f"{name} cannot be read as ONNX ({one_line(str(error), 200)})") from None
         first = session.get_inputs()[0]
 
-        def run(x: NDArray[np.uint8]) -> Any:
+        images = dataset.check_inputs().kind == "image"
+
+        def run(x: NDArray[Any]) -> Any:
             try:
-                return session.run(None, {first.name: self._scaled(x)})[0]
+                return session.run(None, {first.name: self._scaled(x) if images else x})[0]
             except Exception as error:
                 raise DataError(f"{name} does not take these inputs ({one_line(str(error), 200)})") from None
 

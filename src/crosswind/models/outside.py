@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import Form
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import evaluation_images
+from crosswind.data.derive import evaluation_inputs
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
@@ -34,14 +34,14 @@ class Outside(ABC):
         """What the model says of every row, in their order. `dataset` holds the rows. Raises `DataError`."""
 
 
-def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[np.uint8]]:
-    """The inputs of the rows in batches of at most `size`: images uint8 [m, h, w, c], as in every evaluation."""
+def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[Any]]:
+    """The inputs of the rows in batches of at most `size`, see `InputSpec`, as in every evaluation."""
     for start in range(0, len(rows.rows), size):
-        yield evaluation_images(dataset, rows.rows[start : start + size])
+        yield evaluation_inputs(dataset, rows.rows[start : start + size])
 
 
 def asked(
-    model: Callable[[NDArray[np.uint8]], Any],
+    model: Callable[[NDArray[Any]], Any],
     rows: RowSet,
     dataset: AttributedDataset,
     class_names: Sequence[str],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from crosswind.core.knobs import Form, choose, knob
 from crosswind.core.registry import register
-from crosswind.models.build import Model, image_shape
+from crosswind.core.types import InputSpec
+from crosswind.models.build import Model
 from crosswind.models.pretrained import Pretrained
 
 __all__ = ["RESNET_STAGES", "ResNet18", "ResNet50", "ResNet101", "Residual"]
@@ -37,13 +39,13 @@ class Residual(Pretrained):
         doc="batch norms keep the statistics of the given weights in training; their scales and shifts still learn",
     )
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         from torchvision.models import get_model, get_model_weights
 
         name: str = self.registered_name  # type: ignore[attr-defined]
-        channels, *_ = image_shape(input_shape, name)
-        net = get_model(name, weights=None, num_classes=n_classes)
+        channels, *_ = input.tensor_shape
+        net = get_model(name, weights=None, num_classes=len(class_names))
         # Only what departs from torchvision is replaced, so that the same seed gives torchvision's own weights elsewhere.
         if self.stem == "small":
             net.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from crosswind.core.errors import InputError, one_line, unknown
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
-from crosswind.models.build import Model, image_shape
+from crosswind.core.types import InputSpec
+from crosswind.models.build import Model
 from crosswind.models.pretrained import FIELD, Normalise, Pretrained, read_weights, take_weights
 from crosswind.models.vits import Resize
 
@@ -55,13 +56,13 @@ class Timm(Pretrained):
     built = Form(weights=("published",))
     extra = "timm"
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
-        shape = image_shape(input_shape, "timm")
+        shape = input.tensor_shape
         config = _config(self.name)
         before = self._before(config, shape[0])
         try:
-            model = TimmNetwork(self._made(config, shape[0], n_classes), before, torch.zeros(1, *shape))
+            model = TimmNetwork(self._made(config, shape[0], len(class_names)), before, torch.zeros(1, *shape))
         except InputError:
             raise
         except Exception as error:  # whatever a network of others makes of a size that it was not written for

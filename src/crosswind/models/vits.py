@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from crosswind.core.knobs import Form, choose, knob
 from crosswind.core.registry import register
-from crosswind.models.build import Model, image_shape
+from crosswind.core.types import InputSpec
+from crosswind.models.build import Model
 from crosswind.models.pretrained import Pretrained
 
 __all__ = ["Resize", "ViTB16", "ViTTiny", "VisionTransformer"]
@@ -29,13 +30,13 @@ class ViTB16(Pretrained):
     built = Form(norm="layer", weights=("IMAGENET1K_V1", "IMAGENET1K_SWAG_LINEAR_V1"))
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         from torchvision.models import ViT_B_16_Weights
         from torchvision.models.vision_transformer import VisionTransformer as Theirs
 
-        channels, *_ = image_shape(input_shape, "vit-b-16")
-        net = Theirs(224, 16, num_layers=12, num_heads=12, hidden_dim=768, mlp_dim=3072, num_classes=n_classes)
+        channels, *_ = input.tensor_shape
+        net = Theirs(224, 16, num_layers=12, num_heads=12, hidden_dim=768, mlp_dim=3072, num_classes=len(class_names))
         model = VisionTransformer(net, channels, {"resize": Resize(224), **self.normalise()})
         return self.start(model, {name: ViT_B_16_Weights[name].url for name in self.built.weights})
 
@@ -56,12 +57,14 @@ class ViTTiny(Pretrained):
 
     built = Form(norm="layer", patch="patch")
 
-    def build(self, input_shape: tuple[int, ...], n_classes: int) -> Model:
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         from torchvision.models.vision_transformer import VisionTransformer as Theirs
 
-        channels, height, _ = image_shape(input_shape, "vit-tiny")
-        net = Theirs(height, self.patch, num_layers=self.depth, num_heads=3, hidden_dim=192, mlp_dim=768, num_classes=n_classes)
+        channels, height, _ = input.tensor_shape
+        net = Theirs(
+            height, self.patch, num_layers=self.depth, num_heads=3, hidden_dim=192, mlp_dim=768, num_classes=len(class_names)
+        )
         return self.start(VisionTransformer(net, channels, self.normalise()), {})
 
 

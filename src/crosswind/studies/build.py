@@ -30,7 +30,7 @@ from crosswind.studies.spec import DataSpec
 
 # Knobs of sources that say where data lies, or whether an original's pixels are taken: what it then is, the data's fingerprint
 # says in a run's key, and they stay out of it.
-PATH_KNOBS = ("path", "images", "root", "original")
+PATH_KNOBS = ("path", "images", "features", "root", "original")
 _KEPT = 8
 _datasets: dict[str, AttributedDataset] = {}
 
@@ -87,6 +87,8 @@ def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedD
         try:
             dataset = derive(dataset, _derived(values["derive"], f"{field}.derive"))
         except InputError as error:
+            if error.field.startswith("derive."):
+                raise InputError(f"{field}.{error.field}", error.problem, error.choices) from None
             if error.field != values["derive"]["name"]:
                 raise
             raise InputError(f"{field}.derive.name", error.problem, error.choices) from None
@@ -128,17 +130,16 @@ def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
     """Decode every image of a data set of files once, so that a damaged one is named before any run starts.
 
     `workers`: threads (decoders let go of the interpreter). Nothing is kept. Raises `DataError` for the first damaged row, and
-    for a data set without images.
+    for a data set without inputs.
     """
-    if dataset.images is None:
-        raise DataError(f"data set {dataset.name!r} has attributes but no images, so it can be planned but not trained on")
+    dataset.check_inputs()
     if not dataset.from_files:
         return
     from concurrent.futures import ThreadPoolExecutor
 
     chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
     with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(dataset.pixels, rows) for rows in chunks]:
+        for future in [pool.submit(dataset.inputs, rows) for rows in chunks]:
             future.result()
 
 

@@ -28,9 +28,8 @@ from crosswind.studies.expand import check_distinct, jobs_of, source_set, withou
 from crosswind.studies.spec import DataSpec, SetSpec, Study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.studies.store import ROWS
-from crosswind.training.requirements import norms_of, refuse, warnings_of
+from crosswind.training.requirements import refuse, warnings_of
 from crosswind.training.selection import RULES
-from crosswind.training.settings import ModelSpec
 
 FORMAT = 2
 _FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
@@ -76,7 +75,6 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     import_named()  # a score's key names the metrics
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
-    norms = norms_of({label: ModelSpec(**model) for label, model in trained.items()})
     methods, estimators = methods_of(study), estimators_of(study)
     both = next((label for label in models if label in methods and label not in trained), None)
     if both is not None:
@@ -121,7 +119,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             raise InputError(
                 "estimators", f"learn from the labels of a set of role validation with rows, and there is none ({point.title})"
             )
-        shape = _check_shapes(used, point.data, trained)
+        _check_inputs(used, point.data, trained)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(counts.report((point.data, point.shift, point.size), split))
@@ -133,8 +131,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             where = f"methods.{method.label} ({point.title})"
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
-            given = {label: norm for label, norm in norms.items() if method.on(label)}
-            for pairing in counts.pairings(method, {**split, **own[method.label]}, shape, given):
+            run_with = [label for label in trained if method.on(label)]
+            own_split = {**split, **own[method.label]}
+            for pairing in counts.pairings(
+                method, own_split, used[point.data].input, {label: trained[label] for label in run_with}
+            ):
                 refuse(pairing, f"{where}:", where)
                 for text in warnings_of(pairing):
                     warnings.setdefault(f"{method.label} {text}", {})[point.title] = None
@@ -340,27 +341,32 @@ def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
         raise InputError("selection", f"{rule} reads the set {name!r}, which has no rows ({point.title})", ["last"])
 
 
-def _check_shapes(
-    used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]
-) -> tuple[int, int, int] | None:
-    """The shape (c, h, w) of the images of `main`, None where it has none; refuses other shapes, and models that cannot take it."""
-    if (ours := used[main].image_shape) is None:
-        return None
+def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse data sets whose inputs differ from those of `main`, and models that cannot take these."""
+    ours = used[main].input
     for name, dataset in used.items():
-        theirs = ours if dataset.image_shape is None else dataset.image_shape
-        if ours[2] != theirs[2]:
+        theirs = dataset.input
+        if ours is None or theirs is None or theirs == ours:
+            continue
+        if (ours.kind, theirs.kind) != ("image", "image"):
+            raise InputError(f"data.{name}", f"{theirs} cannot be tested by a model trained on the {ours} of {main!r}")
+        if ours.shape[2] != theirs.shape[2]:
+            channels = theirs.shape[2], ours.shape[2]
             raise InputError(
-                f"data.{name}", f"images of {theirs[2]} channels cannot be tested by a model trained on the {ours[2]} of {main!r}"
+                f"data.{name}",
+                f"images of {channels[0]} channels cannot be tested by a model trained on the {channels[1]} of {main!r}",
             )
-        if ours != theirs:
-            raise InputError(
-                f"data.{name}.options.size",
-                f"images of {theirs[0]} x {theirs[1]} cannot be tested by a model trained on the {ours[0]} x {ours[1]} of {main!r}",
-            )
-    shape = ours[2], ours[0], ours[1]
+        sizes = ["{} x {}".format(*item.shape[:2]) for item in (theirs, ours)]
+        raise InputError(
+            f"data.{name}.options.size", f"images of {sizes[0]} cannot be tested by a model trained on the {sizes[1]} of {main!r}"
+        )
+    derived = used[main].derived
     for label, model in models.items():
+        form = facts("models", model["name"]).built
         try:
-            check_form(facts("models", model["name"]).built, model["knobs"], shape, f"models.{label}", model["name"])
+            check_form(form, model["knobs"], ours, f"models.{label}", model["name"])
         except InputError as error:
             raise InputError(error.field, f"{error.problem} (data.{main})", error.choices) from None
-    return shape
+        if derived is not None and derived.mode != "fixed" and form is not None and form.of and model["knobs"][form.of]:
+            problem = f"reads each row of data.{main} once, and its derived attribute is drawn at every visit"
+            raise InputError(f"models.{label}", f"{problem}; make its mode fixed")

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
+from crosswind.core.types import InputSpec
 from crosswind.shifts.base import Cells
 from crosswind.shifts.split import parse_sampler
 from crosswind.studies.build import build_shift
 from crosswind.training.requirements import Pairing
-from crosswind.training.settings import TrainingSettings
+from crosswind.training.settings import ModelSpec, TrainingSettings
 
 if TYPE_CHECKING:
     from crosswind.studies.axes import MethodEntry
@@ -126,11 +127,11 @@ class DrawCounts:
             raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
 
     def pairings(
-        self, method: MethodEntry, split: Mapping[str, Any], shape: tuple[int, ...] | None, norms: Mapping[str, str]
+        self, method: MethodEntry, split: Mapping[str, Any], given: InputSpec | None, models: Mapping[str, Mapping[str, Any]]
     ) -> Iterator[Pairing]:
         """The method at every point of its grid, with what this split gives it.
 
-        `shape` (c, h, w) of the images; `norms`: what normalises the layers of the models that it is run with, by label.
+        `given`: a row of the data; `models`: name and knobs of the models that it is run with, by label.
         """
         needs = method.facts.needs
         if needs is None:
@@ -146,8 +147,8 @@ class DrawCounts:
             "sampler": split["sampler"] if isinstance(split["sampler"], str) else "mixture",
             "undrawn_environments": self.undrawn(split["environments"], False, split["sampler"]),
             "undrawn_groups": self.undrawn(split["groups"], True, split["sampler"]),
-            "shape": shape,
-            "norms": norms,
+            "input": given,
+            "models": {label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()},
             "attributes": split["attributes"],
         }
         for _, knobs, training in method.points:

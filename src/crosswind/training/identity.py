@@ -14,7 +14,7 @@ from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import split_rows
 from crosswind.methods.base import Info, Method
-from crosswind.training.requirements import Pairing, norms_of
+from crosswind.training.requirements import Pairing
 from crosswind.training.samplers import undrawn
 from crosswind.training.settings import ModelSpec, TrainingSettings, keyed
 
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> Info:
     """What the method may know of a run."""
     rows = split.train
-    shape = images[rows.source].image_shape or (0, 0, 0)
     environment = rows.environment
     group_step, environment_step = rows.visit_step
     groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
     # A group that the sampler never draws is not shown: a method that waits for it would give it a weight for ever.
     left = undrawn(rows.group, len(groups), rows.weight, rows.visit_law, group_step)
     return Info(
-        input_shape=(shape[2], shape[0], shape[1]),
+        input=images[rows.source].check_inputs(),
         n_classes=len(split.class_names),
         n_rows=len(rows.rows),
         class_names=tuple(split.class_names),
@@ -68,8 +67,8 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
         sampler=rows.sampler,
         undrawn_environments=_undrawn(rows, rows.environment, rows.environment_names, environment_step),
         undrawn_groups=_undrawn(rows, rows.group, rows.group_names, group_step),
-        shape=info.input_shape,
-        norms={} if model is None else norms_of({model.name: model}),
+        input=info.input,
+        models={} if model is None else {model.name: model},
     )
 
 

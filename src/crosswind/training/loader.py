@@ -1,4 +1,4 @@
-"""Batches of training rows and of evaluation rows, out of memory where it holds their pixels, else read ahead.
+"""Batches of training rows and of evaluation rows, out of memory where it holds their inputs, else read ahead.
 
 Which rows a step sees is a function of seed, stage and step alone, so a run goes on from any step without a sampler's state.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Examples, Stage
-from crosswind.training.pixels import Pixels
+from crosswind.models.build import normalised
+from crosswind.training.inputs import RowInputs
 from crosswind.training.samplers import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.layout import on_device
@@ -29,30 +30,23 @@ if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
     from crosswind.transforms.base import Transform
 
-__all__ = ["EvaluationRows", "TrainingRows", "normalised"]
+__all__ = ["EvaluationRows", "TrainingRows"]
 
 AHEAD = 2
-"""Batches that are read before they are needed, where pixels are not held in memory."""
+"""Batches that are read before they are needed, where inputs are not held in memory."""
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 
 
-def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
-    """What a model takes: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float images as `dtype`, anything else untouched."""
-    if x.dtype == torch.uint8:
-        x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
-    elif x.is_floating_point():
-        x = x.to(dtype)
-    if x.ndim != 4:
-        return x
-    return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+def _channels_first(x: Tensor) -> Tensor:
+    return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 class TrainingRows:
-    """The training set, gathered into batches from base images uint8 that are held in memory as far as they fit.
+    """The training set, gathered into batches from inputs of base rows that are held in memory as far as they fit.
 
     `begin` sets the stage; `batch(step)` is then a function of the step. `views`: see `Method.views`. `waited`: seconds spent so
-    far on waiting for pixels that were not there yet. Raises `DataError` for an empty training set and for images that cannot be
+    far on waiting for inputs that were not there yet. Raises `DataError` for an empty training set and for inputs that cannot be
     read.
     """
 
@@ -81,10 +75,10 @@ class TrainingRows:
         # [n, h, w, c] in memory: one gather gives a channels-last batch without a second copy.
         held = ResidentRows(dataset, distinct, evaluation=False)
         held.bring()
-        self._pixels = Pixels(held, self._device)
-        self._pixels.copy_to_device()
-        self.waited = self._pixels.waited
-        self._coming: dict[int, Future[NDArray[np.uint8]]] = {}
+        self._inputs = RowInputs(held, self._device)
+        self._inputs.copy_to_device()
+        self.waited = self._inputs.waited
+        self._coming: dict[int, Future[NDArray[Any]]] = {}
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
         self.environment = None if rows.environment is None else self._on_device(rows.environment)
@@ -213,24 +207,24 @@ class TrainingRows:
         return values, visits * law.shape[1] + values
 
     def _read(self, step: int, parents: NDArray[np.int64], length: int) -> Tensor:
-        """The base images of a batch, uint8 [n, c, h, w]; where they have to be read, those of the next steps are begun too."""
-        if self._pixels.held():
-            return self._pixels.take(self._place[parents]).permute(0, 3, 1, 2)
+        """The inputs of a batch, images uint8 [n, c, h, w]; where they have to be read, those of the next steps are begun too."""
+        if self._inputs.held():
+            return _channels_first(self._inputs.take(self._place[parents]))
         wanted = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
         self._coming = {number: coming for number, coming in self._coming.items() if number in wanted}
         for number in wanted:
             if number not in self._coming:
                 rows = parents if number == step else self._parents[self.rows_of(number)[0]]
-                self._coming[number] = self._pixels.ahead(self._place[rows])
-        before = self._pixels.waited
-        x = self._pixels.arrived(self._coming.pop(step)).permute(0, 3, 1, 2)
-        self.waited += self._pixels.waited - before
+                self._coming[number] = self._inputs.ahead(self._place[rows])
+        before = self._inputs.waited
+        x = _channels_first(self._inputs.arrived(self._coming.pop(step)))
+        self.waited += self._inputs.waited - before
         return x
 
     def _views_of(
         self, x: Tensor, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
     ) -> Iterator[Tensor]:
-        """The views of the rows with base images `x`, each as a model takes it."""
+        """The views of the rows with inputs `x`, each as a model takes it."""
         if self._dataset.derived is not None:
             x = render(self._dataset, x, values, training_keys(self._ids[rows], visits, seed))
         for number, view in enumerate(self._views):
@@ -262,8 +256,8 @@ class TrainingRows:
 class EvaluationRows:
     """Rows to predict, as inputs of a fixed number a batch, never augmented; noise of derived attributes as in every evaluation.
 
-    Pixels are held in memory as far as they fit: `resident` renders them at once, otherwise each when it is first asked for.
-    `waited`: seconds spent so far on waiting for pixels that were not there yet.
+    Inputs are held in memory as far as they fit: `resident` renders them at once, otherwise each when it is first asked for.
+    `waited`: seconds spent so far on waiting for inputs that were not there yet.
     """
 
     def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, *, resident: bool) -> None:
@@ -272,11 +266,11 @@ class EvaluationRows:
         law = rows.visit_law
         self._virtual = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
         self._held = ResidentRows(dataset, self._virtual, evaluation=True)
-        self._pixels = Pixels(self._held, torch.device(settings.device))
+        self._inputs = RowInputs(self._held, torch.device(settings.device))
         if resident:
             self._held.bring()
-            self._pixels.copy_to_device()
-        self.waited = self._pixels.waited
+            self._inputs.copy_to_device()
+        self.waited = self._inputs.waited
 
     def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
         """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
@@ -285,18 +279,18 @@ class EvaluationRows:
         """
         places = np.arange(len(self.rows.rows)) if places is None else places
         size = self._settings.evaluation_batch
-        before = self._pixels.waited
+        before = self._inputs.waited
         self._held.bring(places)
         parts = [places[start : start + size] for start in range(0, len(places), size)]
         full = [np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part for part in parts]
-        for part, x in zip(parts, self._pixels.each(full), strict=True):
-            self.waited, before = self.waited + self._pixels.waited - before, self._pixels.waited
-            yield normalised(x.permute(0, 3, 1, 2), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
+        for part, x in zip(parts, self._inputs.each(full), strict=True):
+            self.waited, before = self.waited + self._inputs.waited - before, self._inputs.waited
+            yield normalised(_channels_first(x), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
 
     def images(self, places: NDArray[np.int64]) -> Tensor:
         """The pictures at `places` as they are kept: uint8 [n, c, h, w] in channels-last memory, on the run's device."""
         self._held.bring(places)
-        (x,) = self._pixels.each([places])
+        (x,) = self._inputs.each([places])
         return x.permute(0, 3, 1, 2)
 
     def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:

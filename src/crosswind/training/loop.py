@@ -23,6 +23,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Examples, Info, Loss, Method, Stage
 from crosswind.models.build import Model
+from crosswind.models.encoding import encoded
 from crosswind.training import checkpoint as files
 from crosswind.training.cuda_graphs import Steps
 from crosswind.training.device import reproducible
@@ -62,7 +63,7 @@ def fit(
 ) -> Trajectory:
     """Train `method` on a split, validate, select by every rule, predict every set.
 
-    `images` by source name hold the pixels of the split's rows. `checkpoint`: a file that is written at validations and that a
+    `images` by source name hold the inputs of the split's rows. `checkpoint`: a file that is written at validations and that a
     later call with the same arguments goes on from, with the same bits. `progress` is called at each validation. `base`: weights
     of the base run that the method needs (`Trajectory.weights`); None: it is trained here first. `rules`: selection rules to follow
     beside `last` and those by accuracy, each of which may keep one more step. `meter`: of a run that began before this. `profile`:
@@ -72,7 +73,8 @@ def fit(
     meter = Meter() if meter is None else meter
     with ExitStack() as stack:
         with meter.part("prepare"):
-            info = info_of(split, images, settings)
+            given = _given(images, model, settings, seed)
+            info = info_of(split, given, settings)
             check_run(method, split, images, settings, pairing_of(method, split, info, model))
             check_rules(rules, split.validation)
             keep_freed_memory()
@@ -81,7 +83,7 @@ def fit(
         if method.needs.base is not None and base is None:
             base = _train_base(method, split, images, model, settings, seed, checkpoint, progress, meter)
         with meter.part("prepare"):
-            run = _Run(method, split, images, model, settings, seed, checkpoint, progress, info, base, rules, meter, profile)
+            run = _Run(method, split, given, model, settings, seed, checkpoint, progress, info, base, rules, meter, profile)
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
         if profile is not None:
@@ -101,9 +103,10 @@ def trained(
     base: Mapping[str, Tensor] | None = None,
 ) -> Answer:
     """`Trajectory.answer` of a run that ended before, from its weights by selection rule (`Trajectory.weights`); else as `fit`."""
-    info = info_of(split, images, settings)
+    given = _given(images, model, settings, seed)
+    info = info_of(split, given, settings)
     with reproducible(settings):
-        run = _Run(method, split, images, model, settings, seed, None, None, info, base, (), Meter(inside=True), None)
+        run = _Run(method, split, given, model, settings, seed, None, None, info, base, (), Meter(inside=True), None)
     for place, (rule, tensors) in enumerate(weights.items()):
         run.snapshots[place] = {inner_name(name): value for name, value in tensors.items()}
         run.taken[rule] = place
@@ -127,7 +130,7 @@ class _Run:
         meter: Meter,
         profile: Profile | None,
     ) -> None:
-        self.rules = rules
+        self.rules, self.model = rules, model
         self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
         self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
         self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
@@ -355,7 +358,7 @@ class _Run:
             # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
             steps = sorted(self.selector.steps)
             by_step = {step: self.said.get(step) or self._at(step, predict, self.validation) for step in steps}
-            answers, doubts = self.answer(self.split.evaluation, self.images)
+            answers, doubts = self._answers(self.split.evaluation, self.images)
         predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
         taken = self.before + self.step
         self.meter.images += taken * self.settings.batch
@@ -371,7 +374,13 @@ class _Run:
     def answer(
         self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
     ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
-        """See `Answer`. Each distinct snapshot predicts once."""
+        """See `Answer`."""
+        return self._answers(sets, _given(images, self.model, self.settings, self.seed))
+
+    def _answers(
+        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+    ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
+        """`answer` for data sets as the model takes them. Each distinct snapshot predicts once."""
         if not sets:
             return {rule: {} for rule in self.taken}, []
         rows = {name: EvaluationRows(item, images[item.source], self.settings, resident=False) for name, item in sets.items()}
@@ -384,6 +393,13 @@ class _Run:
     def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.tools.load_weights(self.snapshots[step])
         return self._say(how, sets)
+
+
+def _given(
+    images: Mapping[str, AttributedDataset], model: ModelSpec, settings: TrainingSettings, seed: int
+) -> dict[str, AttributedDataset]:
+    told = model.name, model.knobs, seed, settings.device, settings.precision
+    return {name: encoded(dataset, *told) for name, dataset in images.items()}
 
 
 _NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")

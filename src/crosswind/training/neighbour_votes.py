@@ -22,8 +22,9 @@ from crosswind.core.registry import load
 from crosswind.core.seeds import seed_of
 from crosswind.data.derive import training_keys
 from crosswind.methods.base import Method, Modules, Output, State
+from crosswind.models.build import normalised
 from crosswind.training.batchnorm_folding import evaluated
-from crosswind.training.loader import DTYPES, EvaluationRows, normalised
+from crosswind.training.loader import DTYPES, EvaluationRows
 from crosswind.training.predicting import autocast, evaluation_mode
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.base import Transform

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.registry import facts, listing
-from crosswind.core.types import canonical
+from crosswind.core.types import InputSpec, canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import training_keys
 from crosswind.methods.base import Info, Method
@@ -37,8 +37,8 @@ class Pairing:
     each group (cell of label and attributes), 0 where training shows none; those drawn at every visit as expected.
     `environment_tables`: training rows by class (axis 0) and by environment (axis 1), and by each attribute that makes
     environments; `group_table`: by class and group. `sampler`: the study's, "uniform" where rows are drawn alike;
-    `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never draws one. `shape`: (c, h, w)
-    of the images, None where it is not known. `norms`: label of a model -> what normalises its layers, "" where it does not say.
+    `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never draws one. `input`: a row as
+    the method gets it, None where it is not known. `models`: those that it is run with, by label.
     `attributes`: the names that `groups` and `environments` may have. `lots`: the smallest number of test rows that the method
     adapts to at once, and their name; None where it does not adapt.
     """
@@ -55,8 +55,8 @@ class Pairing:
     sampler: str = "uniform"
     undrawn_environments: Sequence[str] = ()
     undrawn_groups: Sequence[str] = ()
-    shape: tuple[int, ...] | None = None
-    norms: Mapping[str, str] = field(default_factory=dict)
+    input: InputSpec | None = None
+    models: Mapping[str, ModelSpec] = field(default_factory=dict)
     attributes: Sequence[str] = ()
     lots: tuple[int, str] | None = None
 
@@ -92,12 +92,6 @@ def _fewer_errors(rows: NDArray[np.float64]) -> float:
     return float(spared / wrong) if wrong else 0.0
 
 
-def norms_of(models: Mapping[str, ModelSpec]) -> dict[str, str]:
-    """What the layers of each model are normalised by; "" where it does not say."""
-    forms = {label: facts("models", model.name).built for label, model in models.items()}
-    return {label: "" if form is None else form.norm_of(models[label].knobs) for label, form in forms.items()}
-
-
 # -- what is refused ----------------------------------------------------------------------------------------------------------
 
 
@@ -106,7 +100,7 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
 
     Raises `NeedsError` that begins with `where`, and `InputError` on a knob, named `path.knob`.
     """
-    needs, batch, shape = pairing.needs, pairing.batch, pairing.shape
+    needs, batch, given = pairing.needs, pairing.batch, pairing.input
     for wanted, what, rows in (
         (needs.groups, "groups", pairing.group_rows),
         (needs.environments, "environments", pairing.environment_rows),
@@ -120,17 +114,11 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
             f"{where} needs a row of each of the {len(pairing.environments)} environments in a batch, and training.batch is "
             f"{batch}; make it larger, or change 'environments'"
         )
-    if needs.channels and shape is not None and (len(shape) != 3 or shape[0] not in needs.channels):
+    if needs.channels and given is not None and (given.kind != "image" or given.shape[2] not in needs.channels):
         many = " or ".join(str(number) for number in needs.channels)
-        have_shape = f"and these have {shape[0]}" if len(shape) == 3 else f"not inputs of shape {shape}"
-        raise NeedsError(f"{where} needs images of {many} channels, {have_shape}")
-    for label, norm in pairing.norms.items():
-        if needs.norm and norm and norm != needs.norm:
-            fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
-            raise NeedsError(
-                f"{where} needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
-                f"name the models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
-            )
+        raise NeedsError(f"{where} needs images of {many} channels, and is given {given}")
+    for label, model in pairing.models.items():
+        _refuse_model(needs, label, model, where)
     if needs.pairs:
         raise NeedsError(f"{where} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
     if batch < needs.rows:
@@ -146,6 +134,22 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
     for name, at in needs.switch_steps(pairing.knobs, pairing.steps).items():
         if at >= pairing.steps > 0:
             raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
+
+
+def _refuse_model(needs: Needs, label: str, model: ModelSpec, where: str) -> None:
+    """What a model does not declare is not held against it."""
+    form = facts("models", model.name).built
+    if form is None:
+        return
+    if needs.channels and form.of and model.knobs[form.of]:
+        raise NeedsError(f"{where} needs images, and {label!r} is trained on the features of another model")
+    norm = form.norm_of(model.knobs)
+    if needs.norm and norm and norm != needs.norm:
+        fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
+        raise NeedsError(
+            f"{where} needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
+            f"name the models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
+        )
 
 
 def _refuse_spread(pairing: Pairing, where: str) -> None:
@@ -178,13 +182,11 @@ def check_run(
     from crosswind.training.device import check_device
 
     refuse(pairing, f"method {method.registered_name!r}", "method")  # type: ignore[attr-defined]
-    own = images[split.train.source].image_shape
+    own = images[split.train.source].input
     for name, rows in {**split.validation, **split.evaluation}.items():
-        shape = images[rows.source].image_shape
-        if shape != own:
-            raise DataError(
-                f"set {name!r} has images of {shape} from {rows.source!r}, training has {own}: resize them to one shape"
-            )
+        other = images[rows.source].input
+        if other != own:
+            raise DataError(f"set {name!r} has {other} from {rows.source!r}, training has {own}: make them alike")
     check_device(settings.device)
     knob = method.needs.adapts
     if knob and getattr(method, knob) is not None:

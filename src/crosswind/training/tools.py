@@ -14,7 +14,7 @@ from torch.optim.sgd import sgd
 from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, Stage, State
-from crosswind.models.build import Model, build_model
+from crosswind.models.build import Model, build_model, unnamed
 from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs
@@ -260,12 +260,12 @@ class RunTools:
             optimiser.restore({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
 
     def _make_model(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
-        shape, classes = self.info.input_shape, self.info.n_classes if n_classes is None else n_classes
+        own = self.info.class_names or unnamed(self.info.n_classes)
         model = build_model(
             self._model.name,
             {**self._model.knobs, **knobs},
-            shape,
-            classes,
+            self.info.input,
+            own if n_classes is None else unnamed(n_classes),
             self.seed,
             copy=self._copies,
             channels_last=self._settings.channels_last,

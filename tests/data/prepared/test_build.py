@@ -31,7 +31,7 @@ from tests.drills import rounds
 
 from crosswind.core.cards import Original
 from crosswind.core.errors import DataError, InputError
-from crosswind.core.types import file_hash
+from crosswind.core.types import InputSpec, file_hash
 from crosswind.data.prepared import build, check, open_copy, prepare
 from crosswind.data.prepared.build import stamp
 from crosswind.data.prepared.paths import copy_folder
@@ -67,9 +67,9 @@ def test_the_copy_holds_what_the_originals_hold(tmp_path: Path, originals: Path)
     assert np.array_equal(copy.ids, np.arange(ROWS) * 2) and np.array_equal(copy.units, np.arange(ROWS) // 5)
     assert copy.image_shape == (32, 32, 3) and copy.name == "toy" and not copy.from_files
     rows = np.random.default_rng(0).permutation(ROWS)
-    assert np.array_equal(copy.pixels(rows), read.pixels(rows))
-    assert np.array_equal(np.load(tmp_path / "toy" / "pixels.npy"), read.pixels(np.arange(ROWS)))
-    assert copy.pixels(np.empty(0, dtype=np.int64)).shape == (0, 32, 32, 3)
+    assert np.array_equal(copy.inputs(rows), read.inputs(rows))
+    assert np.array_equal(np.load(tmp_path / "toy" / "pixels.npy"), read.inputs(np.arange(ROWS)))
+    assert copy.inputs(np.empty(0, dtype=np.int64)).shape == (0, 32, 32, 3)
     card = json.loads((tmp_path / "toy" / "prepared.json").read_text())
     assert card["parts"] == card["totals"] == {"all": ROWS} and card["settings"] == {"flip": False, "words": "plain"}
     assert len(card["checksums"].split()) == -(-ROWS // CHUNK) == 8
@@ -78,11 +78,11 @@ def test_the_copy_holds_what_the_originals_hold(tmp_path: Path, originals: Path)
 def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(calm: Path, originals: Path) -> None:
     read, copy = Toy().read(originals).dataset, Toy(root=str(calm / "jpeg")).load()
     rows = np.arange(0, ROWS, 7)
-    exact = read.pixels(rows).astype(np.int64)
-    assert np.abs(copy.pixels(rows) - exact).mean() < 1.5
+    exact = read.inputs(rows).astype(np.int64)
+    assert np.abs(copy.inputs(rows) - exact).mean() < 1.5
     assert (calm / "jpeg/toy/pixels.jpegs").stat().st_size < (calm / "array/toy/pixels.npy").stat().st_size / 2
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(copy.pixels, [rows] * 8))
+        parts = list(pool.map(copy.inputs, [rows] * 8))
     assert all(np.array_equal(part, parts[0]) for part in parts)
     assert copy.fingerprint != Toy(root=str(calm / "array")).load().fingerprint
 
@@ -90,12 +90,12 @@ def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(calm: 
 def test_each_picture_has_a_hash_of_its_exact_pixels(tmp_path: Path, calm: Path, originals: Path) -> None:
     """Eight bytes of BLAKE2b a picture, of the pixels before JPEG; sizes and colours made later show the same picture."""
     read = Toy().read(originals).dataset
-    picture = read.pixels(np.arange(ROWS))[7].tobytes()
+    picture = read.inputs(np.arange(ROWS))[7].tobytes()
     copies = [Toy(root=str(calm / store)).load() for store in ("array", "jpeg")]
     first, second = (copy.contents for copy in copies)
     assert first is not None and second is not None and np.array_equal(first, second)
     assert first[7] == int.from_bytes(hashlib.blake2b(picture, digest_size=8).digest(), "little")
-    assert len(np.unique(first)) == len(np.unique(read.pixels(np.arange(ROWS)), axis=0))
+    assert len(np.unique(first)) == len(np.unique(read.inputs(np.arange(ROWS)), axis=0))
     assert copies[0].origin == ToyInRed(root=str(calm / "array"), tint=3).load().origin == "toy"
     prepare(Toy(root=str(tmp_path), flip=True), originals=str(originals))
     assert Toy(root=str(tmp_path), flip=True).load().origin == "toy-flip=true"
@@ -125,7 +125,7 @@ def test_a_copy_of_two_channels_cannot_be_jpeg(tmp_path: Path, originals: Path, 
     def read(self: Toy, folder: Path) -> Any:
         pictures, labels = np.load(folder / "pictures.npy"), np.load(folder / "labels.npy")
         table = toys.AttributeTable((toys.Attribute("class", toys.CLASSES),), labels[None])
-        data = toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], (32, 32, 2))
+        data = toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], InputSpec.image(32, 32, 2))
         return toys.Reading(data, {"all": ROWS})
 
     monkeypatch.setattr(Toy, "read", read)
@@ -362,7 +362,7 @@ def test_a_copy_on_a_read_only_disk_is_used(tmp_path: Path, calm: Path) -> None:
         shutil.copytree(calm / "array/toy", root / "toy")
         subprocess.run(["mount", "-o", "remount,ro", root], check=True)
         assert not prepare(Toy(root=str(root))).made
-        assert open_copy(Toy(root=str(root))).pixels(np.arange(3)).any()
+        assert open_copy(Toy(root=str(root))).inputs(np.arange(3)).any()
         check(Toy(root=str(root)))
 
 
@@ -427,8 +427,8 @@ def test_files_of_the_users_own_are_named_by_a_setting(tmp_path: Path, monkeypat
     source = ImageFolder(path=str(top), root=root, size=8)
     assert prepare(source).made
     copy = source.load()
-    assert copy.table.attribute("class").values == ("owl", "wren") and copy.pixels(np.arange(6)).shape == (6, 8, 8, 3)
-    assert np.array_equal(copy.pixels(np.arange(6)), ImageFolder(path=str(top), size=8).load().pixels(np.arange(6)))
+    assert copy.table.attribute("class").values == ("owl", "wren") and copy.inputs(np.arange(6)).shape == (6, 8, 8, 3)
+    assert np.array_equal(copy.inputs(np.arange(6)), ImageFolder(path=str(top), size=8).load().inputs(np.arange(6)))
     with pytest.raises(InputError, match="--from: image-folder reads what its setting 'path' names, not a folder of originals"):
         prepare(ImageFolder(path=str(top), root=root), originals=str(tmp_path))
     assert stamp(source, tmp_path) == stamp(source, tmp_path)

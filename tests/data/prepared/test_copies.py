@@ -207,9 +207,9 @@ def test_a_damaged_jpeg_names_its_row(copy: Path) -> None:
     data[offsets[7] : offsets[7] + 4] = b"\0\0\0\0"
     path.write_bytes(bytes(data))
     opened = open_copy(source(copy))
-    assert opened.pixels(np.array([6, 8])).shape == (2, 32, 32, 3)
+    assert opened.inputs(np.array([6, 8])).shape == (2, 32, 32, 3)
     with pytest.raises(DataError, match=r"pixels.jpegs, row 7: cannot be read as a JPEG picture"):
-        opened.pixels(np.array([6, 7]))
+        opened.inputs(np.array([6, 7]))
 
 
 def test_rows_are_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_rows_are_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(copies, "_announce", counted)
     opened = open_copy(Toy(root=str(tmp_path)))
     for rows in ([3, 1, 4], [1, 5, 9], [2, 6, 5, ROWS - 1]):
-        assert np.array_equal(opened.pixels(np.array(rows)), np.load(tmp_path / "originals/pictures.npy")[rows])
+        assert np.array_equal(opened.inputs(np.array(rows)), np.load(tmp_path / "originals/pictures.npy")[rows])
     assert asked == [3, 1, 4, 5, 9, 2, 6, ROWS - 1]
 
 

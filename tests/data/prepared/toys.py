@@ -22,6 +22,7 @@ from crosswind.core.cards import Card, Original
 from crosswind.core.errors import DataError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import forget, register
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import copies
@@ -94,12 +95,14 @@ class Toy(PreparedSource):
 
         codes = np.stack([labels.astype(np.int64), np.arange(n) * 2 // n])
         table = AttributeTable((Attribute("class", CLASSES), Attribute("half", ("first", "second"))), codes)
-        dataset = AttributedDataset("toy", table, images, (SIDE, SIDE, 3), ids=np.arange(n) * 2, units=np.arange(n) // 5)
+        dataset = AttributedDataset(
+            "toy", table, images, InputSpec.image(SIDE, SIDE, 3), ids=np.arange(n) * 2, units=np.arange(n) // 5
+        )
         return Reading(dataset, {"all": n})
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy, tinted."""
-        images = dataset.images
+        images = dataset.read
         assert images is not None
         dataset.cache["tint"] = self.tint
         return dataset

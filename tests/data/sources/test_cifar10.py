@@ -49,9 +49,9 @@ def test_pictures_labels_and_parts_are_those_of_the_files(write: Write, tmp_path
     assert [(item.name, item.values) for item in data.schema] == [("class", tuple(CLASSES)), ("split", ("train", "test"))]
     assert data.table.column("class").tolist() == labels.tolist()
     assert data.table.column("split").tolist() == [0] * 56 + [1] * 17
-    assert np.array_equal(data.pixels(np.arange(73)), images)
+    assert np.array_equal(data.inputs(np.arange(73)), images)
     rows = np.array([72, 0, 56, 55, 12, 13])
-    assert np.array_equal(data.pixels(rows), images[rows])
+    assert np.array_equal(data.inputs(rows), images[rows])
     assert sorted(place.name for place in tmp_path.iterdir()) in ([ARCHIVE], [FOLDER], sorted(binary_files(PARTS)))
 
 
@@ -61,7 +61,7 @@ def test_a_record_by_hand(tmp_path: Path) -> None:
     record[0], record[1], record[2048], record[2050] = 6, 10, 20, 30
     files = {name: bytes(record) for name in BATCHES}
     data = Cifar10().read(unpacked(tmp_path, files)).dataset
-    picture = data.pixels(np.array([0]))[0]
+    picture = data.inputs(np.array([0]))[0]
     assert picture[0, 0].tolist() == [10, 0, 0] and picture[31, 31].tolist() == [0, 20, 0] and picture[0, 1].tolist() == [0, 0, 30]
     assert int(picture.sum()) == 60 and data.table.attribute("class").values[data.table.column("class")[0]] == "frog"
 
@@ -135,8 +135,8 @@ def test_real_pictures_survive_the_original_layout(tmp_path: Path) -> None:
     packed(tmp_path / "originals" / "cifar10", binary_files(parts))
     prepare(Cifar10(root=str(tmp_path)), accept_totals=True)
     data = open_source("cifar10", {"root": str(tmp_path)})
-    assert np.array_equal(data.pixels(np.arange(10_000)), images)
-    assert np.array_equal(data.pixels(np.arange(10_000, 20_000)), test["images"])
+    assert np.array_equal(data.inputs(np.arange(10_000)), images)
+    assert np.array_equal(data.inputs(np.arange(10_000, 20_000)), test["images"])
     assert np.array_equal(data.table.column("class"), np.concatenate([labels, test["label"]]))
     lossless = test["lossless_test_index"]
     assert np.array_equal(data.table.column("class")[10_000 + lossless], test["lossless_label"])

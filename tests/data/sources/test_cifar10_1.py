@@ -41,7 +41,7 @@ def test_pictures_and_labels_are_those_of_the_files(edition: str, tmp_path: Path
     data = reading.dataset
     assert [(item.name, item.values) for item in data.schema] == [("class", tuple(CLASSES))]
     rows = np.array([22, 0, 5])
-    assert np.array_equal(data.pixels(rows), IMAGES[rows]) and data.table.column("class").tolist() == LABELS.tolist()
+    assert np.array_equal(data.inputs(rows), IMAGES[rows]) and data.table.column("class").tolist() == LABELS.tolist()
     with pytest.raises(DataError, match="there is no file .*cifar10.1_v"):
         Cifar101(edition="v4" if edition == "v6" else "v6").read(tmp_path)
     with pytest.raises(InputError, match="edition"):
@@ -57,7 +57,7 @@ def test_prepared_and_loaded_each_edition_by_itself(tmp_path: Path) -> None:
         prepare(source, originals=str(folder), accept_totals=True)
     for edition, n in (("v6", 23), ("v4", 9)):
         data = open_source("cifar10.1", {"root": str(tmp_path), "edition": edition})
-        assert data.n_base == n and np.array_equal(data.pixels(np.arange(n)), IMAGES[:n])
+        assert data.n_base == n and np.array_equal(data.inputs(np.arange(n)), IMAGES[:n])
 
 
 def test_wrong_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_pictures_and_labels_are_those_of_the_files(packed: bool, tmp_path: Path
     assert dict(reading.parts) == {"train": 23, "test": 11}
     data = reading.dataset
     assert [(item.name, item.values) for item in data.schema] == [("class", tuple(CLASSES)), ("split", ("train", "test"))]
-    assert np.array_equal(data.pixels(np.arange(34)), np.concatenate([TRAIN[0], TEST[0]]))
+    assert np.array_equal(data.inputs(np.arange(34)), np.concatenate([TRAIN[0], TEST[0]]))
     assert data.table.column("class").tolist() == [*TRAIN[1].tolist(), *TEST[1].tolist()]
     assert data.table.column("split").tolist() == [0] * 23 + [1] * 11
     assert sorted(place.name for place in tmp_path.iterdir()) == ["cifar102_test.npz", "cifar102_train.npz"]
@@ -54,7 +54,7 @@ def test_the_test_part_alone_needs_one_file_that_can_be_fetched(tmp_path: Path) 
     assert dict(source.totals()) == {"test": 2000}
     prepare(source, originals=str(tmp_path / "files"), accept_totals=True)
     data = open_source("cifar10.2", {"root": str(tmp_path), "part": "test"})
-    assert [item.name for item in data.schema] == ["class"] and np.array_equal(data.pixels(np.arange(11)), TEST[0])
+    assert [item.name for item in data.schema] == ["class"] and np.array_equal(data.inputs(np.arange(11)), TEST[0])
     with pytest.raises(DataError, match="needs cifar102_train.npz in the folder .*: download cifar102_train.npz and"):
         prepare(Cifar102(root=str(tmp_path)), originals=str(tmp_path / "files"))
     with pytest.raises(DataError, match="needs cifar102_train.npz in the folder"):  # and nothing is fetched of what has no hash

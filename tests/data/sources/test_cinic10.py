@@ -58,12 +58,12 @@ def test_pictures_have_the_attributes_of_their_names(way: str, tmp_path: Path) -
     ]
     # By the order of names, "cifar-10-test" comes before "cifar10-train", and both before "n02690373".
     order = [i // 3 * 3 + (2, 0, 1)[i % 3] for i in range(90)]
-    assert np.array_equal(data.pixels(np.arange(90)), IMAGES[order])
+    assert np.array_equal(data.inputs(np.arange(90)), IMAGES[order])
     assert data.table.column("class").tolist() == [i // 3 % 10 for i in range(90)]
     assert data.table.column("split").tolist() == [i // 30 for i in range(90)]
     assert data.table.column("origin").tolist() == [1, 0, 2] * 30
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(lambda start: data.pixels(np.arange(start, start + 9)), range(0, 90, 9)))
+        parts = list(pool.map(lambda start: data.inputs(np.arange(start, start + 9)), range(0, 90, 9)))
     assert np.array_equal(np.concatenate(parts), IMAGES[order])
     assert [place.name for place in tmp_path.iterdir() if place.name.startswith("tmp")] == []
 
@@ -72,7 +72,7 @@ def test_grey_pictures_become_colour(tmp_path: Path) -> None:
     held = dict(files())
     name = "train/airplane/cifar10-train-0.png"
     held[name] = png(IMAGES[0], "L")
-    picture = Cinic10().read(write("archive", tmp_path, held)).dataset.pixels(np.array([1]))[0]
+    picture = Cinic10().read(write("archive", tmp_path, held)).dataset.inputs(np.array([1]))[0]
     assert np.array_equal(picture[..., 0], picture[..., 1]) and np.array_equal(picture[..., 0], picture[..., 2])
 
 

@@ -72,7 +72,7 @@ def test_pixels_mix_the_colour_with_black_or_white(root: str, paint: str) -> Non
     data = colored(root, paint=paint)
     rows = np.array([0, 6136, 17, 4000])
     grey = np.concatenate([TRAIN[0], TEST[0]])[rows].astype(float) / 255
-    for row, cover, picture in zip(rows.tolist(), grey, data.pixels(rows), strict=True):
+    for row, cover, picture in zip(rows.tolist(), grey, data.inputs(rows), strict=True):
         ink = np.array(COLORS[data.attribute("color").values[data.table.column("color")[row]]], dtype=float)
         for channel in range(3):
             part = ink[channel] * cover if paint == "digit" else ink[channel] * (1 - cover) + 255 * cover
@@ -121,7 +121,7 @@ def test_irm_labels_and_colours_are_flipped_as_often_as_the_paper_says(root: str
 def test_irm_pixels_are_every_second_of_the_digit_in_the_channel_of_its_colour(root: str) -> None:
     data, wide = colored(root, version="irm"), colored(root, version="irm", channels=3)
     rows = np.array([5, 5999, 0, 2501, 77])
-    for row, picture, three in zip(rows.tolist(), data.pixels(rows), wide.pixels(rows), strict=True):
+    for row, picture, three in zip(rows.tolist(), data.inputs(rows), wide.inputs(rows), strict=True):
         small = np.array([[TRAIN[0][row][2 * i, 2 * j] for j in range(14)] for i in range(14)])
         shown = {"red": 0, "green": 1}[data.attribute("color").values[data.table.column("color")[row]]]
         assert np.array_equal(picture[..., shown], small) and not picture[..., 1 - shown].any()

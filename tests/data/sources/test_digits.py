@@ -59,7 +59,7 @@ def test_seed_decides_the_deal_and_nothing_else() -> None:
 def test_deal_and_pixels_are_the_same_on_every_machine() -> None:
     data = Digits().load()
     assert data.table.digest() == "a95987cb5315a41187e1240c6f74ff2f"
-    assert digest_arrays({"x": data.pixels(np.arange(1797))}) == "22b12c2a06ecd8d7a05196c0439da377"
+    assert digest_arrays({"x": data.inputs(np.arange(1797))}) == "22b12c2a06ecd8d7a05196c0439da377"
 
 
 def test_rows_are_scikit_learns() -> None:
@@ -73,7 +73,7 @@ def test_rows_are_scikit_learns() -> None:
 
 def test_pictures_show_their_ink_background_and_size() -> None:
     data = Digits().load()
-    x = data.pixels(np.arange(1797)).astype(int)
+    x = data.inputs(np.arange(1797)).astype(int)
     codes = data.table.codes
     grounds = np.array(list(BACKGROUNDS.values()))[codes[2]]
     assert np.array_equal(x[:, 0, 0], grounds)
@@ -105,14 +105,14 @@ def test_bilinear_weights_by_hand() -> None:
 def test_pictures_alone_and_in_a_batch_are_the_same() -> None:
     data = Digits().load()
     rows = np.random.default_rng(0).permutation(1797)[:40]
-    alone = np.concatenate([data.pixels(rows[i : i + 1]) for i in range(40)])
-    assert np.array_equal(data.pixels(rows), alone)
-    assert data.pixels(np.empty(0, dtype=np.int64)).shape == (0, 32, 32, 3)
+    alone = np.concatenate([data.inputs(rows[i : i + 1]) for i in range(40)])
+    assert np.array_equal(data.inputs(rows), alone)
+    assert data.inputs(np.empty(0, dtype=np.int64)).shape == (0, 32, 32, 3)
 
 
 @pytest.mark.parametrize("size", [8, 33, 64])
 def test_other_sizes_are_drawn(size: int) -> None:
-    assert Digits(size=size).load().pixels(np.arange(3)).shape == (3, size, size, 3)
+    assert Digits(size=size).load().inputs(np.arange(3)).shape == (3, size, size, 3)
 
 
 @pytest.fixture

@@ -63,14 +63,14 @@ def test_zips_and_unpacked_folders_are_the_same_rows(tmp_path: Path) -> None:
     }
     assert [item.values for item in data.schema] == [tuple(CLASSES.values()), RENDITIONS, ("train", "test")]
     assert data.table.names == ("class", "rendition", "split") and data.n_base == 70
-    x = data.pixels(np.arange(70)).astype(int)
+    x = data.inputs(np.arange(70)).astype(int)
     label, rendition, split = data.table.codes.astype(int)
     assert np.abs(x[..., 0] - 40 * rendition[:, None, None]).max() <= 3
     assert np.abs(x[..., 1] - np.array([number % 200 for number in CLASSES])[label][:, None, None]).max() <= 3
     assert ((x[..., 2].mean(axis=(1, 2)) > 150) == (split == 1)).all()
     unpacked = source.read(written(tmp_path / "folders", {**lists, **images})).dataset
     assert unpacked.fingerprint == data.fingerprint
-    assert np.array_equal(unpacked.pixels(np.arange(70)), x)
+    assert np.array_equal(unpacked.inputs(np.arange(70)), x)
 
 
 def test_some_renditions_need_only_their_files(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_deal_is_the_same_on_every_machine(data: AttributedDataset) -> None:
 
 def test_colours_have_the_papers_values(data: AttributedDataset) -> None:
     rows = np.arange(0, 737_280, 7919)
-    x = data.pixels(rows)
+    x = data.inputs(rows)
     codes = data.table.codes[:, rows]
     assert np.array_equal(x[:, 0, 0], np.array(list(BACKGROUND_COLORS.values()))[codes[6]])
     centre = x[np.arange(len(rows)), codes[4].astype(int) + 16, codes[3].astype(int) + 16]
@@ -152,9 +152,9 @@ def test_no_hole_in_any_shape() -> None:
 
 def test_pictures_alone_and_in_a_batch_are_the_same(data: AttributedDataset) -> None:
     rows = np.random.default_rng(0).integers(0, 737_280, 150)
-    together = data.pixels(rows)
-    assert np.array_equal(together, np.concatenate([data.pixels(rows[i : i + 1]) for i in range(150)]))
-    assert data.pixels(rows[:0]).shape == (0, 64, 64, 3)
+    together = data.inputs(rows)
+    assert np.array_equal(together, np.concatenate([data.inputs(rows[i : i + 1]) for i in range(150)]))
+    assert data.inputs(rows[:0]).shape == (0, 64, 64, 3)
 
 
 @pytest.mark.parametrize("size", [16, 32, 50, 96])
@@ -257,7 +257,7 @@ def test_the_archive_is_a_data_set_like_the_drawn_one(small: Path, monkeypatch: 
     monkeypatch.setattr(dsprites, "ROWS", 48)
     monkeypatch.setattr(dsprites, "SCALES", ("0.5", "1.0"))
     data = DSprites(path=str(small)).load()
-    x, codes = data.pixels(np.arange(48)), data.table.codes
+    x, codes = data.inputs(np.arange(48)), data.table.codes
     inks = np.array(list(OBJECT_COLORS.values()))[codes[5]][:, None, None]
     papers = np.array(list(BACKGROUND_COLORS.values()))[codes[6]][:, None, None]
     assert np.array_equal(x, np.where(arrays()["imgs"][..., None] == 1, inks, papers))
@@ -284,7 +284,7 @@ def test_the_original_is_prepared_in_white_and_coloured_when_opened(tmp_path: Pa
     assert copy.schema == data.schema and np.array_equal(copy.table.codes, data.table.codes[:, rows])
     inks = np.array(list(OBJECT_COLORS.values()))[copy.table.codes[5]][:, None, None]
     papers = np.array(list(BACKGROUND_COLORS.values()))[copy.table.codes[6]][:, None, None]
-    assert np.array_equal(copy.pixels(np.arange(90)), np.where(arrays["imgs"][..., None] == 1, inks, papers))
+    assert np.array_equal(copy.inputs(np.arange(90)), np.where(arrays["imgs"][..., None] == 1, inks, papers))
     other = open_source("dsprites", {"root": str(tmp_path), "original": True, "seed": 3})  # of the same copy
     assert np.array_equal(other.table.codes[5:], DSprites(seed=3).load().table.codes[5:, rows])
     assert len({copy.fingerprint, other.fingerprint, data.fingerprint}) == 3

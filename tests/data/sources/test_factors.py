@@ -43,9 +43,9 @@ def test_values_are_named_as_they_are_written() -> None:
 
 def test_images_are_refused_in_one_sentence() -> None:
     data = Factors(grid={"a": 2}, title="celeba").load()
-    assert data.images is None
-    with pytest.raises(DataError, match="data set 'celeba' has attributes but no images, so it can be planned but not trained on"):
-        data.pixels(np.array([0]))
+    assert data.read is None
+    with pytest.raises(DataError, match="data set 'celeba' has attributes but no inputs, so it can be planned but not trained on"):
+        data.inputs(np.array([0]))
 
 
 def test_the_fingerprint_is_that_of_the_table() -> None:

@@ -78,13 +78,13 @@ def test_an_export_of_two_splits(tmp_path: Path, export: Callable[[Path], Path])
         ("split", ("train", "test")),
     ]
     assert data.table.codes.tolist() == [[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], [1, 0, 0, 1, 0, 0, 1, 0, 0, 1], [0] * TRAIN + [1] * TEST]
-    x = data.pixels(np.array([9, 0, 6]))
+    x = data.inputs(np.array([9, 0, 6]))
     assert [tuple(picture[0, 0].tolist()) for picture in x] == [(180, 7, 9), (0, 7, 9), (120, 7, 9)]
     assert (x == x[:, :1, :1]).all()
     test = opened(place, splits=["test"], columns=["site", "visit"], unit="visit")
     assert [(item.name, item.values) for item in test.schema] == [("site", ("north", "south")), ("visit", ("8", "9", "10"))]
     assert test.units is not None and test.units.tolist() == [0, 2, 1, 0]  # of 10, 9, 8, 10, as texts
-    assert (test.pixels(np.array([0]))[0, 0, 0] == (120, 7, 9)).all()
+    assert (test.inputs(np.array([0]))[0, 0, 0] == (120, 7, 9)).all()
     assert opened(place, splits=["test", "train"]).attribute("split").values == ("test", "train")
     assert opened(place, unit="indoors").table.names == ("animal", "split")
     same = opened(place)
@@ -102,7 +102,7 @@ def test_the_forms_of_one_data_set_are_the_same_rows(tmp_path: Path, capfd: pyte
     found = [opened(place) for place in (tmp_path / "folder", tmp_path / "pets.parquet", arrow)]
     assert capfd.readouterr().err == "" and not datasets.are_progress_bars_disabled()
     assert len({data.fingerprint for data in found}) == 1 and found[0].table.names == ("animal", "indoors")
-    pixels = [data.pixels(np.arange(TRAIN)) for data in found]
+    pixels = [data.inputs(np.arange(TRAIN)) for data in found]
     assert all(np.array_equal(pixels[0], other) for other in pixels[1:])
 
 
@@ -112,7 +112,7 @@ def test_a_folder_of_images_and_its_metadata(tmp_path: Path) -> None:
     data = opened(place)
     assert data.table.names == ("label", "split") and data.attribute("label").values == ("cat", "dog")
     assert data.attribute("split").values == ("train", "test")
-    assert data.pixels(np.arange(8))[:, 0, 0, 0].tolist() == [120, 150, 180, 210, 0, 30, 60, 90]
+    assert data.inputs(np.arange(8))[:, 0, 0, 0].tolist() == [120, 150, 180, 210, 0, 30, 60, 90]
     told = tmp_path / "told"
     written(told, {"a.png": encoded((9, 9, 9), "a.png"), "b.png": encoded((99, 9, 9), "b.png")})
     (told / "metadata.jsonl").write_text('{"file_name": "a.png", "site": "south"}\n{"file_name": "b.png", "site": "north"}\n')
@@ -125,19 +125,19 @@ def test_plain_bytes_are_images_when_they_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data.image: there is no column of images \(valid: jpeg, y\)"):
         opened(tmp_path / "d")
     data = opened(tmp_path / "d", image="jpeg", columns=["y"])
-    assert (data.pixels(np.arange(3)) == (5, 6, 7)).all()
+    assert (data.inputs(np.arange(3)) == (5, 6, 7)).all()
 
 
 def test_it_is_prepared_and_its_files_are_not_needed_after(tmp_path: Path) -> None:
     place = saved(tmp_path)
     direct = opened(place, unit="site")
-    pixels = direct.pixels(np.arange(10))
+    pixels = direct.inputs(np.arange(10))
     root = str(tmp_path / "root")
     made = prepare(HuggingFace(path=str(place), size=8, unit="site"), root)
     assert made.copy.parts == {"train": TRAIN, "test": TEST}
     place.rename(tmp_path / "elsewhere")
     copy = opened(place, unit="site", root=root)
-    assert copy.table.digest() == direct.table.digest() and np.array_equal(copy.pixels(np.arange(10)), pixels)
+    assert copy.table.digest() == direct.table.digest() and np.array_equal(copy.inputs(np.arange(10)), pixels)
     assert copy.units is not None and direct.units is not None and np.array_equal(copy.units, direct.units)
 
 
@@ -206,7 +206,7 @@ def test_a_damaged_image_is_named_by_split_and_row(tmp_path: Path) -> None:
     rows(3, image=[IMAGE, {"bytes": IMAGE["bytes"][:50], "path": None}, IMAGE]).save_to_disk(tmp_path / "pets")
     data = opened(tmp_path / "pets")
     with pytest.raises(DataError, match="pets, all, row 2: the image (is not an image|cannot be read as a whole image)"):
-        data.pixels(np.arange(3))
+        data.inputs(np.arange(3))
 
 
 def test_a_file_that_is_cut_is_one_sentence_and_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -38,7 +38,7 @@ def test_a_folder_a_class_in_the_order_of_the_paths(folder: Path) -> None:
     assert data.name == "pets" and data.from_files
     assert [(item.name, item.values) for item in data.schema] == [("class", ("cat", "dog"))]
     assert data.table.column("class").tolist() == [0, 0, 1, 1]
-    x = data.pixels(np.arange(4)).astype(int)  # cat/B.jpeg, cat/a.PnG, dog/10.JPG, dog/2.png
+    x = data.inputs(np.arange(4)).astype(int)  # cat/B.jpeg, cat/a.PnG, dog/10.JPG, dog/2.png
     assert [tuple(int(v) > 127 for v in picture[0, 0, :2]) for picture in x] == [
         (False, True),
         (True, False),
@@ -98,7 +98,7 @@ def test_a_picture_is_turned_and_its_palette_and_transparency_resolved(tmp_path:
     data = opened(
         written(tmp_path, {"a/1.jpg": out.getvalue(), "a/2.gif": palette.getvalue(), "b/3.png": alpha.getvalue()}), size=16
     )
-    x = data.pixels(np.arange(3))
+    x = data.inputs(np.arange(3))
     assert x[0, :7].max() < 20 and x[0, 9:].min() > 235
     assert (x[1] == x[1, 0, 0]).all() and (x[2] == (200, 100, 50)).all()
 
@@ -114,7 +114,7 @@ def test_it_is_prepared_and_its_files_are_not_needed_after(folder: Path, tmp_pat
     copy = opened(folder, root=str(tmp_path / "root"))
     assert copy.name == "pets" and copy.table.digest() == direct.table.digest()
     monkeypatch.undo()
-    assert np.array_equal(copy.pixels(np.arange(4)), opened(tmp_path / "elsewhere").pixels(np.arange(4)))
+    assert np.array_equal(copy.inputs(np.arange(4)), opened(tmp_path / "elsewhere").inputs(np.arange(4)))
 
 
 Change = Callable[[Path], object]
@@ -199,7 +199,7 @@ def test_a_link_to_a_file_inside_is_that_file(folder: Path) -> None:
 def test_a_file_that_is_no_whole_image_is_named_and_leaves_no_copy(folder: Path, tmp_path: Path, data: bytes, words: str) -> None:
     (folder / "dog" / "2.png").write_bytes(data)
     with pytest.raises(DataError, match=words):
-        opened(folder).pixels(np.arange(4))
+        opened(folder).inputs(np.arange(4))
     with pytest.raises(DataError, match=words):
         prepare(ImageFolder(path=str(folder)), str(tmp_path / "root"))
     assert [place.name for place in (tmp_path / "root").iterdir() if not place.name.startswith(".")] == []
@@ -210,9 +210,9 @@ def test_an_image_of_absurd_size_is_refused(folder: Path, monkeypatch: pytest.Mo
     data = opened(folder)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 20 - 1)
     with pytest.raises(DataError, match="'cat/B.jpeg' has more pixels than an image of a data set should have"):
-        data.pixels(np.array([0]))
+        data.inputs(np.array([0]))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 20)
-    assert data.pixels(np.array([0])).shape == (1, 8, 8, 3)
+    assert data.inputs(np.array([0])).shape == (1, 8, 8, 3)
 
 
 def test_damaged_exif_data_are_no_word_on_the_command_line(folder: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_train_and_test_are_one_data_set(tmp_path: Path) -> None:
     assert [(item.name, item.values) for item in data.schema] == [("digit", tuple("0123456789")), ("split", ("train", "test"))]
     assert np.array_equal(data.table.column("digit"), np.concatenate([train[1], test[1]]))
     assert data.table.column("split").tolist() == [0] * 31 + [1] * 12
-    assert np.array_equal(data.pixels(np.arange(43))[..., 0], np.concatenate([train[0], test[0]]))
+    assert np.array_equal(data.inputs(np.arange(43))[..., 0], np.concatenate([train[0], test[0]]))
 
 
 def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
     folder = write_mnist(tmp_path / "files", [(white, np.arange(10)), (white, np.arange(10))])
     source = Mnist(root=str(tmp_path), size=14)
     prepare(source, originals=str(folder), accept_totals=True)
-    picture = source.load().pixels(np.arange(20))
+    picture = source.load().inputs(np.arange(20))
     assert picture.shape == (20, 14, 14, 1)
     # Each pixel is the weighed mean of four by four, so the edge lies between columns 6 and 7 and is even on both sides.
     assert (picture[:, :, :6] == 255).all() and (picture[:, :, 8:] == 0).all()
@@ -58,7 +58,7 @@ def test_real_digits_written_as_the_originals_are_read_back(tmp_path: Path) -> N
     prepare(source)
     data = source.load()
     assert data.n_base == 70_000
-    assert np.array_equal(data.pixels(np.arange(70_000))[..., 0], np.concatenate([images for images, _ in parts]))
+    assert np.array_equal(data.inputs(np.arange(70_000))[..., 0], np.concatenate([images for images, _ in parts]))
     counts = np.bincount(data.table.column("digit")[:60_000])
     assert counts.tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]  # as published
 
@@ -72,7 +72,7 @@ def test_real_articles_of_debians_package() -> None:
     for split in (0, 1):
         rows = data.table.column("split") == split
         assert len(set(np.bincount(data.table.column("article")[rows]).tolist())) == 1  # classes are even
-    pixels = data.pixels(np.arange(70_000))
+    pixels = data.inputs(np.arange(70_000))
     assert pixels.shape == (70_000, 28, 28, 1)
     # The means that the authors' readers report for training data: 72.94 of 255, with a spread of 90.02.
     assert abs(pixels[:60_000].mean() - 72.94) < 0.01 and abs(float(pixels[:60_000].std()) - 90.02) < 0.01

@@ -50,7 +50,7 @@ def test_a_rows_factors_are_those_of_its_number(tmp_path: Path, packed: bool) ->
         "object_color", "object_shape", "object_size", "camera_height", "background_color", "horizontal_axis", "vertical_axis"
     )  # fmt: skip
     assert data.table.codes[:, 57].tolist() == [0, 0, 0, 0, 0, 1, 17]
-    assert np.array_equal(data.pixels(np.arange(60)), PICTURES[:60])
+    assert np.array_equal(data.inputs(np.arange(60)), PICTURES[:60])
     card = facts("sources", "mpi3d").card
     assert card is not None
     for attribute in data.schema:
@@ -78,7 +78,7 @@ def test_the_whole_grid_is_prepared_in_one_pass(tmp_path: Path, monkeypatch: pyt
     assert len(begun) == 2  # once for the header, once for the pictures
     assert made.folder == tmp_path / "mpi3d-rendering=realistic"
     data = source.load()
-    assert np.array_equal(data.pixels(np.arange(648)), PICTURES[:648])
+    assert np.array_equal(data.inputs(np.arange(648)), PICTURES[:648])
     assert data.table.codes[:, 107].tolist() == [0, 5, 1, 2, 2, 0, 0]  # 18 rows an object's shape: the last cell of the last one
     assert data.attribute("object_shape").values[5] == "sphere" and data.attribute("background_color").values[2] == "salmon"
     with pytest.raises(DataError, match="no prepared copy of mpi3d"):
@@ -106,7 +106,7 @@ def test_a_stream_that_breaks_off_is_gone_on_from(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "mpi3d").exists()
     monkeypatch.setattr(arrays, "_blocks", real)
     assert 0 < prepare(source, originals=str(folder), workers=1).rows_before <= 450
-    assert np.array_equal(source.load().pixels(np.arange(648)), PICTURES[:648])
+    assert np.array_equal(source.load().inputs(np.arange(648)), PICTURES[:648])
 
 
 def test_real_things_have_their_own_names(tmp_path: Path) -> None:

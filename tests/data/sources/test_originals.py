@@ -124,7 +124,7 @@ def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(name: str, tm
     assert len(copies(tmp_path)) == 1
     opened = source.load()
     if name != "dsprites":  # it colours its copy
-        assert np.array_equal(opened.pixels(rows), found.pixels(rows)) and opened.table.digest() == found.table.digest()
+        assert np.array_equal(opened.inputs(rows), found.inputs(rows)) and opened.table.digest() == found.table.digest()
     if name not in ("domainnet", "cifar10.1"):
         agrees(facts("sources", name).card, opened)
 
@@ -145,14 +145,14 @@ def test_a_file_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
 def test_a_spoiled_file_is_one_sentence_and_no_copy(name: str, tmp_path: Path) -> None:
     source, originals = made(name, tmp_path)
     good = source.read(originals).dataset
-    pixels = good.pixels(np.arange(good.n_rows))
+    pixels = good.inputs(np.arange(good.n_rows))
     for place in sorted(originals.iterdir()):
         whole = place.read_bytes()
         for data in spoiled(whole, count=3):
             place.write_bytes(data)
             try:
                 found = source.read(originals).dataset
-                same = found.n_rows == good.n_rows and np.array_equal(found.pixels(np.arange(found.n_rows)), pixels)
+                same = found.n_rows == good.n_rows and np.array_equal(found.inputs(np.arange(found.n_rows)), pixels)
                 assert same or not CASES[name].seen, f"{place.name} was damaged and read as another"
             except DataError as error:
                 assert "\n" not in str(error)
@@ -164,4 +164,4 @@ def test_a_spoiled_file_is_one_sentence_and_no_copy(name: str, tmp_path: Path) -
         with pytest.raises(DataError):
             source.read(originals)
         place.write_bytes(whole)
-    assert np.array_equal(source.read(originals).dataset.pixels(np.arange(good.n_rows)), pixels)
+    assert np.array_equal(source.read(originals).dataset.inputs(np.arange(good.n_rows)), pixels)

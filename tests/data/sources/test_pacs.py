@@ -31,7 +31,7 @@ def test_the_folder_and_the_lists_are_read(tmp_path: Path) -> None:
     ]
     r, c, i = (axis.ravel() for axis in np.indices((4, 7, 3)))
     assert np.array_equal(data.table.codes, np.stack([c, r, i == 2]))
-    x = data.pixels(np.arange(84))
+    x = data.inputs(np.arange(84))
     expected = np.stack([60 * r, 30 * c, 20 * i], axis=1)[:, None, None, :]
     assert x.shape == (84, 16, 16, 3)
     assert np.abs(x.astype(int) - expected).max() <= 3  # what JPEG does to one colour
@@ -54,7 +54,7 @@ def test_a_zip_a_folder_and_any_place_in_it_are_the_same(tmp_path: Path, where: 
     archive = Pacs(size=8).read(tmp_path / "zip").dataset
     rows = np.arange(folder.n_base)
     assert folder.n_base == archive.n_base == 56 and folder.fingerprint == archive.fingerprint
-    assert np.array_equal(folder.pixels(rows), archive.pixels(rows))
+    assert np.array_equal(folder.inputs(rows), archive.inputs(rows))
     pictures = {name: data for name, data in files.items() if not name.endswith(".txt")}
     zipped(tmp_path / "both" / "kfold.zip", pictures)
     written(tmp_path / "both", {name: data for name, data in files.items() if name.endswith(".txt")})
@@ -182,6 +182,6 @@ def test_real_images_are_prepared_as_they_are(tmp_path: Path) -> None:
     order = np.lexsort((names[rows], np.array(PACS_CLASSES)[label[rows]], domain[rows]))
     mine = rows[order]
     assert np.array_equal(data.table.codes, np.stack([label[mine], domain[mine]]))
-    difference = np.abs(data.pixels(np.arange(588)).astype(int) - images[mine])
+    difference = np.abs(data.inputs(np.arange(588)).astype(int) - images[mine])
     assert difference[domain[mine] == 3].max() == 0  # sketches are PNG
     assert difference.mean() < 0.6 and difference.max() <= 12  # JPEG at its best quality

@@ -52,7 +52,7 @@ def test_each_factor_changes_its_own_part_of_the_picture(data: AttributedDataset
         other = base.copy()
         other[factor] = (base[factor] + 1) % COUNTS[factor]
         rows.append(int(np.ravel_multi_index(tuple(other), COUNTS)))
-    pictures = data.pixels(np.array(rows)).astype(int)
+    pictures = data.inputs(np.array(rows)).astype(int)
     floor, wall, solid, scale, shape, turned = (np.abs(picture - pictures[0]).max(axis=2) > 3 for picture in pictures[1:])
     assert floor[-1].all() and not floor[:16].any()
     assert wall[16].any() and not wall[-20:].any()
@@ -67,8 +67,8 @@ def test_each_factor_changes_its_own_part_of_the_picture(data: AttributedDataset
 
 def test_rows_alone_and_among_others_are_the_same_on_every_machine(data: AttributedDataset) -> None:
     rows = np.random.default_rng(0).integers(0, 480_000, 24)
-    together = data.pixels(rows)
-    assert np.array_equal(together, np.concatenate([data.pixels(rows[i : i + 1]) for i in range(24)]))
+    together = data.inputs(rows)
+    assert np.array_equal(together, np.concatenate([data.inputs(rows[i : i + 1]) for i in range(24)]))
     assert together.dtype == np.uint8 and together.shape == (24, 64, 64, 3)
     assert digest_arrays({"x": together}) == "6b512d7bf8618803bbea46467d6314fb"
 
@@ -76,7 +76,7 @@ def test_rows_alone_and_among_others_are_the_same_on_every_machine(data: Attribu
 def test_size_is_that_of_the_picture() -> None:
     small, large = Shapes3D(size=16).load(), Shapes3D(size=32).load()
     rows = np.arange(0, 480_000, 60_007)
-    means = [data.pixels(rows).mean(axis=(1, 2)) for data in (small, large)]
+    means = [data.inputs(rows).mean(axis=(1, 2)) for data in (small, large)]
     assert small.image_shape == (16, 16, 3) and np.abs(means[0] - means[1]).max() < 3
     assert len({small.fingerprint, large.fingerprint, Shapes3D().load().fingerprint}) == 3
 
@@ -94,7 +94,7 @@ def test_the_original_is_prepared_and_read(tmp_path: Path) -> None:
     made = prepare(Shapes3D(root=str(tmp_path)), accept_totals=True).copy  # drawn or not is no matter of the copy
     assert made.folder == tmp_path / "shapes3d"
     data = open_source("shapes3d", {"root": str(tmp_path), "original": True})
-    assert np.array_equal(data.pixels(np.arange(70)), arrays["images"])
+    assert np.array_equal(data.inputs(np.arange(70)), arrays["images"])
     drawn = Shapes3D().load()
     assert data.schema == drawn.schema
     assert np.array_equal(data.table.codes, drawn.table.codes[:, rows])

@@ -40,9 +40,9 @@ def test_pairs_are_two_rows_with_the_names_of_their_values(tmp_path: Path, packe
     assert data.attribute("azimuth").values[:3] == ("0", "20", "40") and data.attribute("azimuth").values[-1] == "340"
     assert data.attribute("elevation").values == ("30", "35", "40", "45", "50", "55", "60", "65", "70")
     both = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]]).reshape(200, 96, 96, 1)
-    assert np.array_equal(data.pixels(np.arange(200)), both)
+    assert np.array_equal(data.inputs(np.arange(200)), both)
     asked = np.array([199, 0, 121, 7])
-    assert np.array_equal(data.pixels(asked), both[asked])
+    assert np.array_equal(data.inputs(asked), both[asked])
     info = np.concatenate([PARTS["train"]["info"], PARTS["test"]["info"]]).repeat(2, axis=0)
     codes = dict(zip(data.table.names, data.table.codes, strict=True))
     assert np.array_equal(codes["instance"], info[:, 0]) and np.array_equal(codes["elevation"], info[:, 1])
@@ -65,11 +65,11 @@ def test_one_copy_serves_both_cameras_and_both_numbers_of_channels(tmp_path: Pat
     assert (left.n_base, right.n_base, both.n_base) == (100, 100, 200)
     pairs = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]])
     for place, data in enumerate((left, right)):
-        assert np.array_equal(data.pixels(np.arange(100))[..., 0], pairs[:, place])
+        assert np.array_equal(data.inputs(np.arange(100))[..., 0], pairs[:, place])
         assert data.attribute("camera").values == (("left", "right")[place],)
     assert len({left.fingerprint, right.fingerprint, both.fingerprint}) == 3
     grey = open_source("smallnorb", {"root": root, "channels": 3})
-    assert np.array_equal(grey.pixels(np.arange(9)), np.repeat(left.pixels(np.arange(9)), 3, axis=3))
+    assert np.array_equal(grey.inputs(np.arange(9)), np.repeat(left.inputs(np.arange(9)), 3, axis=3))
     card = facts("sources", "smallnorb").card
     assert card is not None and card.totals == {"train": 24_300, "test": 24_300} and not card.drawn
     assert list(card.attributes) == list(both.table.names)
@@ -87,7 +87,7 @@ def test_offsets_turn_the_azimuths_of_their_toys_only(tmp_path: Path) -> None:
     assert np.array_equal(turned.table.column("azimuth"), (azimuth + steps) % 18)
     assert np.array_equal(np.delete(turned.table.codes, 3, axis=0), np.delete(plain.table.codes, 3, axis=0))
     assert turned.fingerprint != plain.fingerprint
-    assert np.array_equal(turned.pixels(np.arange(5)), plain.pixels(np.arange(5)))
+    assert np.array_equal(turned.inputs(np.arange(5)), plain.inputs(np.arange(5)))
     whole = open_source("smallnorb", {"root": root, "azimuth_offsets": {"human": 100 - 360 * 10**30}})
     human = category == 1
     assert np.array_equal(whole.table.column("azimuth")[human], (azimuth[human] + 5) % 18)

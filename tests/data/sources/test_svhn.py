@@ -38,9 +38,9 @@ def test_pictures_and_digits_of_all_parts(tmp_path: Path, packed: bool) -> None:
     ]
     assert data.table.column("digit").tolist() == [digit for _, digits in parts.values() for digit in digits]
     pictures = np.concatenate([part for part, _ in parts.values()])
-    assert np.array_equal(data.pixels(np.arange(36)), pictures)
+    assert np.array_equal(data.inputs(np.arange(36)), pictures)
     rows = np.array([35, 0, 13, 12, 24, 23])
-    assert np.array_equal(data.pixels(rows), pictures[rows])
+    assert np.array_equal(data.inputs(rows), pictures[rows])
 
 
 def test_the_digit_0_is_ten_in_the_file(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_labels_may_be_doubles_and_one_picture_may_be_alone(tmp_path: Path) -> N
     scipy.io.savemat(folder / "test_32x32.mat", content, do_compression=True)
     data = Svhn().read(folder).dataset
     assert data.n_base == 11 and data.table.column("digit")[10] == 0
-    assert np.array_equal(data.pixels(np.array([10])), pictures)
+    assert np.array_equal(data.inputs(np.array([10])), pictures)
 
 
 def test_prepared_in_grey_beside_other_digits(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_prepared_in_grey_beside_other_digits(tmp_path: Path) -> None:
     prepare(source, originals=str(folder), accept_totals=True)
     data = open_source("svhn", {"root": str(tmp_path), "size": 16, "channels": 1})
     assert data.image_shape == (16, 16, 1)
-    grey, colour = data.pixels(np.arange(24))[..., 0], source.load().pixels(np.arange(24)).astype(np.float64)
+    grey, colour = data.inputs(np.arange(24))[..., 0], source.load().inputs(np.arange(24)).astype(np.float64)
     weighed = colour @ [0.299, 0.587, 0.114]
     assert np.abs(grey - weighed).max() < 0.52  # rounded once, by weights of 16 bits
 
@@ -139,5 +139,5 @@ def test_a_bad_file_is_one_sentence_that_names_it(tmp_path: Path, name: str) -> 
     folder = write_svhn(tmp_path, {"train": drawn(10, 0), "test": drawn(10, 1)})
     spoil(folder / "test_32x32.mat")
     with pytest.raises(DataError, match=said) as caught:
-        Svhn().read(folder).dataset.pixels(np.arange(20))
+        Svhn().read(folder).dataset.inputs(np.arange(20))
     assert "test_32x32.mat" in str(caught.value) and "\n" not in str(caught.value)

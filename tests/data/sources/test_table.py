@@ -42,7 +42,7 @@ def test_columns_become_attributes_and_files_pictures(folder: Path) -> None:
     assert data.table.names == ("label", "site", "patient")
     assert data.attribute("label").values == ("9", "10")
     assert data.table.codes.tolist() == [[1, 0, 1], [0, 1, 1], [0, 1, 0]]
-    x = data.pixels(np.array([2, 0, 1]))
+    x = data.inputs(np.array([2, 0, 1]))
     assert x.shape == (3, 16, 16, 3)
     assert (x[0] == 77).all() and (x[1] == (255, 0, 0)).all() and x[2].std() > 10
     assert data.units is None
@@ -251,20 +251,20 @@ def test_a_file_that_is_no_whole_image_names_its_row(folder: Path, damage: Calla
     data = opened(folder)
     damage(folder / "images" / "sub" / "b.jpg")
     with pytest.raises(DataError, match=f"row 2: 'sub/b.jpg' {words}") as caught:
-        data.pixels(np.array([0, 1, 2]))
+        data.inputs(np.array([0, 1, 2]))
     assert "\n" not in str(caught.value)
-    assert data.pixels(np.array([0, 2])).shape == (2, 16, 16, 3)
+    assert data.inputs(np.array([0, 2])).shape == (2, 16, 16, 3)
 
 
 def test_a_program_that_takes_cut_images_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(DataError, match="LOAD_TRUNCATED_IMAGES"):
-        opened(folder).pixels(np.array([0]))
+        opened(folder).inputs(np.array([0]))
 
 
 def test_paths_with_dots_inside_the_folder_are_fine(folder: Path) -> None:
     write("path,label\n./sub/../a.png,x\n")(folder)
-    assert opened(folder).pixels(np.array([0])).shape == (1, 16, 16, 3)
+    assert opened(folder).inputs(np.array([0])).shape == (1, 16, 16, 3)
 
 
 def test_settings_that_must_be_given_are_named() -> None:
@@ -274,7 +274,7 @@ def test_settings_that_must_be_given_are_named() -> None:
 
 def test_it_is_prepared_and_its_files_are_not_needed_after(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     direct = opened(folder, unit="patient")
-    pixels = direct.pixels(np.arange(3))
+    pixels = direct.inputs(np.arange(3))
     root = str(folder / "root")
     with pytest.raises(DataError, match="there is no prepared copy of table in .*--set unit=patient"):
         opened(folder, unit="patient", root=root)
@@ -284,6 +284,6 @@ def test_it_is_prepared_and_its_files_are_not_needed_after(folder: Path, monkeyp
     copy = opened(folder, unit="patient", root=root)
     assert copy.name == "rows" and copy.table.digest() == direct.table.digest()
     assert copy.units is not None and direct.units is not None and np.array_equal(copy.units, direct.units)
-    assert np.array_equal(copy.pixels(np.arange(3)), pixels)
+    assert np.array_equal(copy.inputs(np.arange(3)), pixels)
     with pytest.raises(DataError, match="row 3: there is no file 'c.png'"):
         opened(folder, unit="patient")

@@ -23,7 +23,7 @@ def test_lines_are_pictures(tmp_path: Path, packed: bool) -> None:
     data = reading.dataset
     assert [(item.name, item.values) for item in data.schema] == [("digit", tuple("0123456789")), ("split", ("train", "test"))]
     assert data.table.column("digit").tolist() == [*train[1].tolist(), *test[1].tolist()]
-    assert np.array_equal(data.pixels(np.arange(34))[..., 0], np.concatenate([train[0], test[0]]))
+    assert np.array_equal(data.inputs(np.arange(34))[..., 0], np.concatenate([train[0], test[0]]))
 
 
 def test_greys_are_rounded_to_the_nearest_level(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_greys_are_rounded_to_the_nearest_level(tmp_path: Path) -> None:
     for name in ("usps", "usps.t"):
         (tmp_path / name).write_bytes(text)
     data = Usps().read(tmp_path).dataset
-    picture = data.pixels(np.array([0]))
+    picture = data.inputs(np.array([0]))
     assert picture.shape == (1, 16, 16, 1) and data.table.column("digit").tolist() == [9, 9]
     assert picture.reshape(-1)[:6].tolist() == [0, 255, 128, 1, 255, 0]
     assert picture.reshape(-1)[6:255].tolist() == [128] * 249  # what a line leaves out is 0
@@ -103,4 +103,4 @@ def test_real_digits_written_as_the_original_are_read_back(tmp_path: Path) -> No
     data = source.load()
     assert data.image_shape == (16, 16, 3)
     assert np.bincount(data.table.column("digit")[50:]).tolist() == [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]
-    assert np.array_equal(data.pixels(np.arange(50, 2057)), np.repeat(images[..., None], 3, axis=3))
+    assert np.array_equal(data.inputs(np.arange(50, 2057)), np.repeat(images[..., None], 3, axis=3))

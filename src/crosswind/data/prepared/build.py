@@ -197,7 +197,7 @@ def _read(source: Preparable, folder: Path, store: str) -> tuple[Reading, str]:
         files = stamp(source, folder)
         reading = source.read(folder)
     dataset = reading.dataset
-    if dataset.images is None or dataset.image_shape is None or dataset.derived is not None or not dataset.n_base:
+    if dataset.read is None or dataset.image_shape is None or dataset.derived is not None or not dataset.n_base:
         raise DataError(f"{name}: the originals in {folder} hold no pictures")
     if store == "jpeg" and dataset.image_shape[-1] not in (1, 3):
         raise InputError("store", f"jpeg holds pictures of 1 or 3 channels, and {name} has {dataset.image_shape[-1]}", ["array"])
@@ -289,7 +289,7 @@ def _chunks(dataset: AttributedDataset, chunks: list[NDArray[np.int64]], store: 
 
 def _chunk(dataset: AttributedDataset, rows: NDArray[np.int64], store: str, name: str) -> Chunk:
     with _reading(name, f"rows {rows[0]} to {rows[-1]}"):
-        pixels = np.ascontiguousarray(dataset.pixels(rows))
+        pixels = np.ascontiguousarray(dataset.inputs(rows))
     kept = np.zeros(len(rows), ROW)
     kept["content"], kept["bytes"] = contents(pixels), pixels[0].size
     data: Any = pixels.reshape(-1).data

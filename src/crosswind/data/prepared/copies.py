@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, one_line
-from crosswind.core.types import canonical, digest, digest_arrays
+from crosswind.core.types import InputSpec, canonical, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Images
 from crosswind.data.prepared.paths import (
@@ -131,8 +131,8 @@ def open_copy(source: Preparable, root: str | None = None) -> AttributedDataset:
     try:
         return AttributedDataset(
             name=copy.name,
-            images=_reader(copy),
-            image_shape=copy.image_shape,
+            read=_reader(copy),
+            input=InputSpec.image(*copy.image_shape),
             fingerprint=copy.fingerprint,
             origin=origin_of(source),
             **_rows(copy),
@@ -289,7 +289,7 @@ def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
                 damaged = f"rows {starts[chunk]:,} to {starts[chunk + 1] - 1:,}"
                 raise ValueError(f"{damaged} in {path.name} are not as they were written")
     on_progress("checking", copy.n_rows, copy.n_rows)
-    dataset = AttributedDataset(copy.name, images=images, image_shape=copy.image_shape, **rows)
+    dataset = AttributedDataset(copy.name, read=images, input=InputSpec.image(*copy.image_shape), **rows)
     if fingerprint_of(dataset, copy.store, copy.checksums) != copy.fingerprint:
         raise ValueError("its card is not as it was written")
 

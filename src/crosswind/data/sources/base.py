@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,14 @@ from crosswind.core.cards import Card, Original
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import knob, knobs_of, resolve
 from crosswind.core.registry import facts, load
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, of_parts
+from crosswind.data.tabular import attribute_table, group_codes, has_column, texts
+
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 T = TypeVar("T")
 Piece = tuple[NDArray[np.integer[Any]], Callable[[], NDArray[np.uint8]]]
@@ -187,7 +191,7 @@ def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], 
         codes.append(np.repeat(np.arange(len(parts)), list(counts.values())))
     images = of_parts([pictures for _, pictures in pieces], [len(labels) for labels, _ in pieces], size)
     table = AttributeTable(tuple(attributes), np.stack(codes))
-    return Reading(AttributedDataset(name, table, images, (size, size, channels)), counts)
+    return Reading(AttributedDataset(name, table, images, InputSpec.image(size, size, channels)), counts)
 
 
 def mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Reading:
@@ -218,7 +222,38 @@ def from_files(
     from crosswind.data.decoding import decoder
 
     made = digest({"table": table.digest(), "size": size, **more.pop("told")})
-    return AttributedDataset(name, table, decoder(opened, size, named), (size, size, 3), fingerprint=made, from_files=True, **more)
+    return AttributedDataset(
+        name, table, decoder(opened, size, named), InputSpec.image(size, size, 3), fingerprint=made, from_files=True, **more
+    )
+
+
+def of_columns(
+    rows: DataFrame, source: str, path: str, columns: list[str] | None, unit: str | None, taken: Sequence[str]
+) -> AttributedDataset:
+    """The attributes of a user's table, without inputs. `columns`: which columns are attributes; None: all but `unit` and `taken`.
+
+    Raises `InputError` on settings of the `source`, `DataError` for what the columns hold.
+    """
+    units = None if unit is None else group_codes(texts(rows, has_column(rows, unit, path, f"{source}.unit"), path))
+    if columns is None:
+        chosen = [name for name in rows.columns if name not in (*taken, unit)]
+        if not chosen:
+            raise DataError(f"{path} has no column of attributes")
+    else:
+        chosen = [
+            has_column(rows, name, path, f"{source}.columns") for name in names_chosen(columns, f"{source}.columns", "column")
+        ]
+    return AttributedDataset(Path(path).stem, attribute_table(rows, chosen, path), units=units)
+
+
+def with_inputs(
+    dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
+) -> AttributedDataset:
+    """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`."""
+    told = {"inputs": held if contents is None else contents}
+    told |= {} if dataset.units is None else {"units": dataset.units}
+    made = digest({"source": source, "table": dataset.table.digest(), "arrays": digest_arrays(told)})
+    return replace(dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}")
 
 
 def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:

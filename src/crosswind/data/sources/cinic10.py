@@ -13,6 +13,7 @@ from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import Refused, decoder
@@ -85,7 +86,7 @@ class Cinic10(PreparedSource):
             return data
 
         images = decoder(small, self.size, lambda row: f"{where}: {found[row][-1]!r}")
-        shape = (self.size, self.size, 3)
+        shape = InputSpec.image(self.size, self.size, 3)
         dataset = AttributedDataset("cinic10", AttributeTable(attributes, codes), images, shape, from_files=True)
         return Reading(dataset, {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)})
 

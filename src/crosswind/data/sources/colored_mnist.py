@@ -14,7 +14,7 @@ from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64, seed_of, stream
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Images
 from crosswind.data.sources.base import PreparedSource, Reading, mnist_files
@@ -87,21 +87,21 @@ class ColoredMnist(PreparedSource):
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy of MNIST in colour. Raises `DataError` for a copy that holds something else."""
-        if dataset.table.names != ("digit", "split") or dataset.images is None or dataset.image_shape != (self.size, self.size, 1):
+        if dataset.table.names != ("digit", "split") or dataset.read is None or dataset.image_shape != (self.size, self.size, 1):
             raise DataError("the prepared copy of mnist holds other data than MNIST; prepare it again")
         told: dict[str, object] = {"of": dataset.fingerprint, "colored-mnist": 1, "version": self.version, "seed": self.seed}
         if self.version == "irm":
             channels = self.channels or 2
             return _irm(dataset, self.seed, channels, digest({**told, "channels": channels}))
         color = _dealt(dataset, self.seed)
-        images = _painted(dataset.images, color, self.paint == "ground")
+        images = _painted(dataset.read, color, self.paint == "ground")
         attributes = (*dataset.table.attributes, Attribute("color", tuple(COLORS)))
         return dataclasses.replace(
             dataset,
             name="colored-mnist",
             table=AttributeTable(attributes, np.concatenate([dataset.table.codes, color[None]])),
-            images=images,
-            image_shape=(self.size, self.size, 3),
+            read=images,
+            input=InputSpec.image(self.size, self.size, 3),
             fingerprint=digest({**told, "paint": self.paint}),
         )
 
@@ -138,7 +138,7 @@ def _painted(grey: Images, color: NDArray[np.uint8], ground: bool) -> Images:
 
 def _irm(dataset: AttributedDataset, seed: int, channels: int, fingerprint: str) -> AttributedDataset:
     kept = dataset.keep({"split": ["train"]})
-    grey, n = kept.images, kept.n_base
+    grey, n = kept.read, kept.n_base
     assert grey is not None
     digit = kept.table.column("digit")
     first = n * 5 // 6  # 50,000 of 60,000
@@ -169,8 +169,8 @@ def _irm(dataset: AttributedDataset, seed: int, channels: int, fingerprint: str)
         kept,
         name="colored-mnist",
         table=AttributeTable(attributes, codes),
-        images=images,
-        image_shape=(14, 14, channels),
+        read=images,
+        input=InputSpec.image(14, 14, channels),
         fingerprint=fingerprint,
     )
 

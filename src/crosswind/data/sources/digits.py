@@ -18,7 +18,7 @@ from crosswind.core.errors import DataError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import stream
-from crosswind.core.types import digest, digest_arrays
+from crosswind.core.types import InputSpec, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
@@ -61,8 +61,8 @@ class Digits(Source):
         return AttributedDataset(
             name="digits",
             table=AttributeTable(attributes, codes),
-            images=_painter(codes, self.size),
-            image_shape=(self.size, self.size, 3),
+            read=_painter(codes, self.size),
+            input=InputSpec.image(self.size, self.size, 3),
             fingerprint=digest(told),
         )
 

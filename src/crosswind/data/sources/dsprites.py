@@ -15,7 +15,7 @@ from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64, seed_of
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.dsprites_renderer import Archive, drawn_covers
@@ -101,7 +101,7 @@ class DSprites(PreparedSource):
             return (found * np.uint8(255))[..., None]
 
         table = AttributeTable(_latents(), latents[:, 1:].T)
-        return Reading(AttributedDataset("dsprites", table, images, (64, 64, 1)), {"all": len(latents)})
+        return Reading(AttributedDataset("dsprites", table, images, InputSpec.image(64, 64, 1)), {"all": len(latents)})
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy's white shapes in the colours that the seed deals to their latents."""
@@ -109,7 +109,7 @@ class DSprites(PreparedSource):
         objects, grounds = _dealt_colors(self.seed)
         places = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
         fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed})
-        made = _with_colors(latents, (objects[places], grounds[places]), lambda rows: dataset.pixels(rows)[..., 0], 64, fingerprint)
+        made = _with_colors(latents, (objects[places], grounds[places]), lambda rows: dataset.inputs(rows)[..., 0], 64, fingerprint)
         # A picture is named by its latents, as where it is drawn: turned by a quarter a square has the same pixels.
         return replace(made, originals=places.astype(np.uint64))
 
@@ -135,8 +135,8 @@ def _with_colors(
     return AttributedDataset(
         name="dsprites",
         table=AttributeTable(attributes, np.concatenate([latents, np.stack(colors)])),
-        images=_colored(covers, *colors),
-        image_shape=(size, size, 3),
+        read=_colored(covers, *colors),
+        input=InputSpec.image(size, size, 3),
         fingerprint=fingerprint,
     )
 

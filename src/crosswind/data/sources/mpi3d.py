@@ -13,6 +13,7 @@ from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
+from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import PreparedSource, Reading
@@ -58,7 +59,7 @@ class MPI3D(PreparedSource):
             raise DataError(f"{path} holds {n:,} pictures, more than the {math.prod(counts):,} of the grid")
         codes = np.unravel_index(np.arange(n), counts)
         table = AttributeTable(attributes, np.stack([part.astype(np.uint8) for part in codes]))
-        return Reading(AttributedDataset("mpi3d", table, rows, (64, 64, 3)), {"all": n})
+        return Reading(AttributedDataset("mpi3d", table, rows, InputSpec.image(64, 64, 3)), {"all": n})
 
     def _attributes(self) -> tuple[Attribute, ...]:
         values = dict(self.card.attributes)

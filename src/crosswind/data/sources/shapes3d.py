@@ -13,7 +13,7 @@ from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.shapes3d_renderer import ORIENTATIONS, SCALES, SHAPES, drawn_rooms, hue_colors
@@ -62,8 +62,8 @@ class Shapes3D(PreparedSource):
         return AttributedDataset(
             name="shapes3d",
             table=AttributeTable(_attributes(), codes),
-            images=_painter(self.size),
-            image_shape=(self.size, self.size, 3),
+            read=_painter(self.size),
+            input=InputSpec.image(self.size, self.size, 3),
             fingerprint=digest({"source": "shapes3d", "drawing": 1, "size": self.size}),
         )
 
@@ -78,7 +78,7 @@ class Shapes3D(PreparedSource):
         if len(np.unique(np.ravel_multi_index(tuple(codes.astype(np.int64)), _counts()))) < len(labels):
             raise DataError(f"{path} is not the Shapes3D file: 'labels' has two rows alike")
         table = AttributeTable(_attributes(), codes)
-        return Reading(AttributedDataset("shapes3d", table, pictures, (64, 64, 3)), {"all": len(labels)})
+        return Reading(AttributedDataset("shapes3d", table, pictures, InputSpec.image(64, 64, 3)), {"all": len(labels)})
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy, its pictures named by their factors as where they are drawn."""

@@ -14,7 +14,7 @@ from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, resized
@@ -89,7 +89,11 @@ class SmallNORB(PreparedSource):
             return resized(out, self.size)
 
         dataset = AttributedDataset(
-            "smallnorb", table, images, (self.size, self.size, 1), units=codes[0].astype(np.int64) * INSTANCES + codes[1]
+            "smallnorb",
+            table,
+            images,
+            InputSpec.image(self.size, self.size, 1),
+            units=codes[0].astype(np.int64) * INSTANCES + codes[1],
         )
         return Reading(dataset, counts)
 

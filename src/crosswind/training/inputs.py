@@ -1,4 +1,4 @@
-"""Images as uint8 tensors on a run's device: gathered from shared memory if they are held there, else read ahead in a thread."""
+"""Inputs of rows as tensors on a run's device: gathered from shared memory if they are held there, else read ahead in a thread."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +20,8 @@ DEVICE_SHARE = 4
 """A run's rows are copied to an accelerator if they take at most one part in this many of its free memory."""
 
 
-class Pixels:
-    """The images of some rows, by place. `waited`: seconds spent so far on waiting for images that were not yet read."""
+class RowInputs:
+    """The inputs of some rows, by place. `waited`: seconds spent so far on waiting for inputs that were not yet read."""
 
     def __init__(self, rows: ResidentRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -38,10 +39,10 @@ class Pixels:
         n, memory = len(self._rows.rows), self._rows.memory
         if self._device.type != "cuda" or memory is None or not n:
             return
-        size = n * memory[0].size
+        size = n * memory[0].nbytes
         if size * DEVICE_SHARE > torch.cuda.mem_get_info(self._device)[0]:
             return
-        self._copied = torch.empty((n, *memory.shape[1:]), dtype=torch.uint8, device=self._device)
+        self._copied = torch.empty((n, *memory.shape[1:]), dtype=torch.from_numpy(memory).dtype, device=self._device)
         for part in np.array_split(np.arange(n), max(1, size >> 26)):
             self._copied[part[0] : part[-1] + 1] = on_device(self._rows.take(part), self._device)
 
@@ -50,30 +51,30 @@ class Pixels:
         return self._copied is not None or self._rows.held(places)
 
     def take(self, places: NDArray[np.int64]) -> Tensor:
-        """The images at `places`: uint8 [m, h, w, c] on the device."""
+        """The inputs at `places` on the device, as `InputSpec` says: images uint8 [m, h, w, c]."""
         if self._copied is not None:
             return self._copied.index_select(0, on_device(places, self._device))
         memory = self._rows.memory
         if memory is None or not self._rows.held(places):
             return on_device(self._rows.take(places), self._device)
         # One gather from the memory that all processes share.
-        images = torch.from_numpy(memory).index_select(0, torch.from_numpy(self._rows.rows[places]))
-        return on_device(images, self._device)
+        found = torch.from_numpy(memory).index_select(0, torch.from_numpy(self._rows.rows[places]))
+        return on_device(found, self._device)
 
-    def ahead(self, places: NDArray[np.int64]) -> Future[NDArray[np.uint8]]:
-        """Start reading the images at `places` in a thread; `arrived` takes the answer."""
+    def ahead(self, places: NDArray[np.int64]) -> Future[NDArray[Any]]:
+        """Start reading the inputs at `places` in a thread; `arrived` takes the answer."""
         if self._reader is None:
             # A new thread does not inherit the number of torch's threads.
             threads = partial(torch.set_num_threads, torch.get_num_threads())
-            self._reader = ThreadPoolExecutor(1, thread_name_prefix="pixels", initializer=threads)
+            self._reader = ThreadPoolExecutor(1, thread_name_prefix="inputs", initializer=threads)
         return self._reader.submit(self._rows.take, places)
 
-    def arrived(self, coming: Future[NDArray[np.uint8]]) -> Tensor:
-        """The images whose reading `ahead` started, as `take` gives them."""
+    def arrived(self, coming: Future[NDArray[Any]]) -> Tensor:
+        """The inputs whose reading `ahead` started, as `take` gives them."""
         begun = time.perf_counter()
-        images = coming.result()
+        found = coming.result()
         self._waited += time.perf_counter() - begun
-        return on_device(images, self._device)
+        return on_device(found, self._device)
 
     def each(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         """`take` of each part, one part ahead where they are not held."""
