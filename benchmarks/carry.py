@@ -26,9 +26,9 @@ import effects_table as effects
 import golden
 from golden_parts import METHODS
 
+from crosswind.core.files import write_atomically
 from crosswind.core.registry import listing
 from crosswind.core.types import digest, file_hash
-from crosswind.studies.artifacts import write_atomically
 from crosswind.studies.reading import read_study_file
 
 COSTS = effects.ROOT / "benchmarks" / "results" / "method-cost.json"

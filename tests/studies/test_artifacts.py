@@ -4,6 +4,7 @@ import os
 import numpy as np
 import pytest
 
+from crosswind.core import files
 from crosswind.core.errors import StoreError
 from crosswind.studies import artifacts
 
@@ -16,14 +17,14 @@ def test_a_key_that_could_name_another_folder_is_refused(key, tmp_path):
 
 def test_a_write_that_breaks_off_leaves_the_old_bytes(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "file"
-    artifacts.write_atomically(path, b"old")
+    files.write_atomically(path, b"old")
 
     def full(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        artifacts.write_atomically(path, b"new")
+        files.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(path.parent) == ["file"]
 

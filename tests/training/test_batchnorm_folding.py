@@ -25,9 +25,8 @@ from crosswind.training.loader import EvaluationRows
 from crosswind.training.predicting import evaluation_mode, predict, predict_adapted
 from crosswind.training.settings import TrainingSettings
 
-NAMES = [
-    item.name for item in listing("models") if item.module.startswith("crosswind.") and (item.built is None or item.built.trained)
-]
+OURS = [item for item in listing("models") if item.module.startswith("crosswind.") and item.built is not None]
+NAMES = [item.name for item in OURS if item.built and item.built.trained and "image" in item.built.takes]
 LONG = ("vit-b-16", "resnet101", "timm")
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 FOLDED = {"resnet18": 20, "resnet50": 53, "resnet101": 104, "resnet-w16": 20, "small-cnn": 3}

@@ -219,7 +219,7 @@ def graphed(name: str, method: Method | None = None, **changes: Any) -> tuple[An
             made_steps.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crosswind.training.loop.Steps", Noted)
+        patch.setattr("crosswind.training.run.Steps", Noted)
         found = tried(name, method, **{"device": "cuda", "steps": 60, "validate_every": 20, **changes})
     return found, made_steps
 

@@ -346,7 +346,7 @@ def test_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pyt
 
     path = tmp_path / "run.safetensors"
     checkpoint.save(path, {"a": torch.ones(2)}, {"n": 1})
-    monkeypatch.setattr(checkpoint.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         checkpoint.save(path, {"a": torch.zeros(2)}, {"n": 2})
     tensors, values = checkpoint.load(path) or ({}, {})

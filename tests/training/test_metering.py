@@ -15,7 +15,8 @@ from tests.training.world import DATA, run, split
 
 from crosswind.core.knobs import Base, Needs
 from crosswind.methods.erm import ERM
-from crosswind.training import loop, memory, metering
+from crosswind.training import memory, metering
+from crosswind.training import run as running
 from crosswind.training.device import own_device
 from crosswind.training.identity import identity
 from crosswind.training.loader import TrainingRows
@@ -150,7 +151,7 @@ def test_waits_for_batches_and_the_disk_are_no_data_seconds(monkeypatch: pytest.
 
 def test_an_accelerator_is_waited_for_once_a_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(loop, "finished_work", asked.append)
+    monkeypatch.setattr(running, "finished_work", asked.append)
     run(ERM())
     assert asked == ["cpu"] * 3
     monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)

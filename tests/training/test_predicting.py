@@ -9,7 +9,7 @@ import pytest
 from tests.training.world import run
 
 from crosswind.methods.erm import ERM
-from crosswind.training import loop
+from crosswind.training import run as running
 from crosswind.training.predicting import predict
 
 
@@ -21,7 +21,7 @@ def test_validation_sets_are_predicted_once_a_validation(monkeypatch: pytest.Mon
         calls.append(len(rows.rows.rows))
         return predict(method, modules, state, rows, settings)
 
-    monkeypatch.setattr(loop, "predict", counted)
+    monkeypatch.setattr(running, "predict", counted)
     found = run(ERM(), model="small-cnn", lr=0.1, seed=1)
     steps = {item.step for item in found.selections.values()}
     assert len(steps) > 1 and calls == [30, 30] * 3 + [45] * len(steps)

@@ -1,4 +1,4 @@
-"""Files that a user names: their kind and size are looked at before they are read.
+"""Files: those that a user names are looked at before they are read, ours are written whole or not at all.
 
 A pipe or a terminal waits for ever, `/dev/zero` never ends, and a file of gigabytes fills the memory before anybody has seen that
 it is not what it should be. What is refused is an `OSError` whose `strerror` is half a sentence, as those of the system are.
@@ -39,3 +39,28 @@ def read_at_most(path: Path, limit: int) -> bytes:
     if large:
         raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(path))
     return data
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` so that a reader, or the next start after a kill, sees the old bytes or the new, never a mixture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Force a file or folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -89,7 +89,7 @@ def _six(value: float) -> float | None:
 
 def write_audit(audit: Audit, path: Path) -> None:
     """Draw an audit to a file whose name ends in one of `PICTURES`. Raises `InputError` for another name, `OSError`."""
-    from crosswind.studies.artifacts import write_atomically
+    from crosswind.core.files import write_atomically
 
     form = path.suffix.lower()
     if form not in PICTURES:

@@ -127,7 +127,7 @@ def runtime() -> str:
 
     Making it takes seconds, so it is kept in `cache_file`. A file that is damaged or cannot be read is made anew.
     """
-    from crosswind.studies.artifacts import write_atomically
+    from crosswind.core.files import write_atomically
 
     path = cache_file()
     try:

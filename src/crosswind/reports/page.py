@@ -69,7 +69,7 @@ class Section:
 
 def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
     """Write the page of `studies`, of the store called `store`, to `path`. Raises `OSError` where it cannot be written."""
-    from crosswind.studies.artifacts import write_atomically
+    from crosswind.core.files import write_atomically
 
     with no_collection():
         text = study_page(studies, store)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import StoreError
+from crosswind.core.files import sync
 from crosswind.core.types import file_hash
 
 _KEY = re.compile(r"[0-9a-z]{4,128}")
@@ -53,22 +54,6 @@ def staging_folder(out: Path, driver: str, key: str) -> Path:
 def plain_json(value: Any) -> str:
     """`value` as JSON text, as stores and messages hold it; NaN stays NaN. Raises `TypeError` for what is not a plain value."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_plain)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that a reader, or the next start after a kill, sees the old bytes or the new, never a mixture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    _sync(path.parent)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, str]]:
@@ -107,8 +92,8 @@ def sync_tree(folder: Path) -> None:
     """Force every file and folder below `folder` to the disk: a move must not outlive, on a power cut, what it moved."""
     for at, _, files in os.walk(folder):
         for name in files:
-            _sync(Path(at, name))
-        _sync(Path(at))
+            sync(Path(at, name))
+        sync(Path(at))
 
 
 def publish(staged: Path, final: Path) -> None:
@@ -121,7 +106,7 @@ def publish(staged: Path, final: Path) -> None:
         os.rename(final, old)
         shutil.rmtree(old, ignore_errors=True)
     os.rename(staged, final)
-    _sync(final.parent)
+    sync(final.parent)
 
 
 def sweep_staging(out: Path, live: Callable[[], set[str]]) -> None:
@@ -153,14 +138,6 @@ def _remove(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         # An orphan of a killed driver may still write for a moment; what it leaves goes at the next start.
         shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _plain(value: Any) -> Any:

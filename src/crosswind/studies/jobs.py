@@ -22,12 +22,13 @@ import numpy as np
 
 from crosswind.core.errors import InternalError, RunError
 from crosswind.core.exhibits import read_exhibits, write_exhibits
+from crosswind.core.files import write_atomically
 from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
 from crosswind.shifts.split import RowSet, Split, make_split
-from crosswind.studies.artifacts import artifact_folder, plain_json, write_atomically
+from crosswind.studies.artifacts import artifact_folder, plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
 

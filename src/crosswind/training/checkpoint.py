@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from crosswind.core.errors import RunError
-
-__all__ = ["load", "save"]
+from crosswind.core.files import write_atomically
+from crosswind.methods.base import Examples, Stage
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
@@ -23,22 +21,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -
     # Every tensor is copied: two names of one memory are refused by the format, and layouts other than the plain one too.
     flat = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     data = safetensors.torch.save(flat, metadata={"crosswind": json.dumps(dict(values))})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_atomically(path, data)
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -53,3 +36,25 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise RunError(f"checkpoint {path.name!r} cannot be read ({error}); remove it to begin again") from None
     return tensors, values
+
+
+def stage_tensors(stage: Stage) -> dict[str, Tensor]:
+    """The tensors of a stage by name; `stage_from` makes the stage again of them and of the rest of its fields."""
+    tensors = {f"stage/{key}": value for key in _OF_TENSORS[:2] if (value := getattr(stage, key)) is not None}
+    extra = {} if stage.extra is None else vars(stage.extra)
+    return tensors | {f"stage/extra/{key}": value for key, value in extra.items()}
+
+
+def stage_values(stage: Stage) -> dict[str, Any]:
+    """The fields of a stage that are plain values."""
+    return {key: value for key, value in vars(stage).items() if key not in _OF_TENSORS}
+
+
+def stage_from(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Stage:
+    """The stage of `stage_values`, and of its tensors among those of a checkpoint."""
+    taken = {key.removeprefix("stage/"): value for key, value in tensors.items() if key.startswith("stage/")}
+    extra = {key.removeprefix("extra/"): taken.pop(key) for key in list(taken) if key.startswith("extra/")}
+    return Stage(**values, **taken, extra=Examples(**extra) if extra else None)  # type: ignore[arg-type]
+
+
+_OF_TENSORS = ("weights", "copies", "extra")
