@@ -174,9 +174,9 @@ EDITS: list[tuple[Any, ...]] = [
     (
         "methods",
         {"erm": {}, "bn-adapt": {}},
-        "methods.bn-adapt:",
+        "methods.bn-adapt (",
         "batch norm, and 'mlp' has none",
-        "methods.bn-adapt.models",
+        "in its 'models'",
         "valid: resnet-w16, resnet101",
     ),
     ("methods", {"erm": {}, "groupdro": {"models": ["mpl"]}}, "methods.groupdro.models:", "'mpl'", "'mlp'"),
@@ -325,7 +325,7 @@ CASES = [
     Case(
         "a model with another norm",
         of_model("vit-tiny", methods={"erm": {}, "bn-adapt": {}}),
-        ("methods.bn-adapt:", "'vit-tiny' has layer norm", "small-cnn"),
+        ("methods.bn-adapt (", "'vit-tiny' has layer norm", "small-cnn"),
     ),
     Case("unknown weights", of_model("resnet18", weights="IMAGENET1K"), ("models.it.weights:", "'IMAGENET1K'", "'IMAGENET1K_V1'")),
     Case(

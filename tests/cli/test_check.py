@@ -30,12 +30,12 @@ def test_no_verb_is_silent_about_damaged_files(tmp_path: Path, capsys: pytest.Ca
     report = artifact_folder(out, first) / "split.json"  # one bit of what the page shows of the draw
     report.write_bytes(report.read_bytes().replace(b"train", b"tqain", 1))
     assert _status(["report", str(out)]) == 0
-    assert f"warning: study it: files of 1 runs are gone or damaged ({first[:12]}: split.json is not" in capsys.readouterr().err
+    assert f"warning: study it: files of 1 jobs are gone or damaged ({first[:12]}: split.json is not" in capsys.readouterr().err
 
     (artifact_folder(out, second) / "predictions.npz").unlink()
     for verb in (["status", str(out)], ["report", str(out), "--no-page"], again):
         assert _status(verb) == 0
         assert f"{second[:12]}: predictions.npz is gone" in capsys.readouterr().err
     assert _status(["check", str(out), "--repair"]) == 1
-    assert "2 runs are pending again" in capsys.readouterr().out
+    assert "2 jobs are pending again" in capsys.readouterr().out
     assert cw.run_study(study, out).summary.executed == 2 and _status(["check", str(out)]) == 0

@@ -122,7 +122,7 @@ PAIRINGS: dict[str, Pairing] = {
         words="so it weighs classes",
     ),
     "more environments than a batch has rows": Pairing(
-        {"environments": ["ink", "size"], "batch": 8}, refused=even, words="each of (the )?9 environments"
+        {"environments": ["ink", "size"], "batch": 8}, refused=even, words="each of the 9 environments"
     ),
     "a row of each environment in a batch": Pairing(
         {"environments": ["ink", "size"], "batch": 9},
@@ -163,7 +163,7 @@ PAIRINGS: dict[str, Pairing] = {
             "environments": ["size"],
         },
         refused=lambda needs: even(needs) or needs.rows > 1,
-        words="(batches of at least 2 rows|each of (the )?2 environments)",
+        words="(batches of at least 2 rows|each of the 2 environments)",
     ),
     "a switch at the end": Pairing(
         settings=at(4), of=switches, refused=everybody, words="step 4 lies beyond the run's last step, 3"

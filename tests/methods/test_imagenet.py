@@ -81,7 +81,7 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(cropping.ImageNet, "apply", counted)
     # After a run its augmentation is tried on noise, which is no batch.
-    monkeypatch.setattr("crosswind.training.checks.changes_nothing", lambda *given: False)
+    monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
     found = run(ImageNet(), model="small-cnn", steps=12)
     assert calls == [16] * 12
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]

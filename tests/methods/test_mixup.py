@@ -170,7 +170,7 @@ def test_texts_are_refused() -> None:
 
 def test_one_environment_is_refused() -> None:
     one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
-    with pytest.raises(NeedsError, match="'mixup' needs at least two environments with training rows, only 'red' has any"):
+    with pytest.raises(NeedsError, match="'mixup' needs at least two environments with training rows, and there is 1"):
         run(Mixup(), one)
 
 

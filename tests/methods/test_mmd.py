@@ -252,7 +252,7 @@ def test_widths_that_are_none_are_refused(value: Any) -> None:
 
 def test_one_environment_is_refused() -> None:
     one = with_train(split(), environment=np.ones(60, dtype=np.int64))
-    with pytest.raises(NeedsError, match="'mmd' needs at least two environments with training rows, only 'blue' has any"):
+    with pytest.raises(NeedsError, match="'mmd' needs at least two environments with training rows, and there is 1"):
         run(MMD(), one)
 
 

@@ -10,7 +10,7 @@ from tests.training.world import run
 from crosswind.core.knobs import knobs_of
 from crosswind.data.derive import training_keys
 from crosswind.methods.randaugment import RandAugment
-from crosswind.training.checks import changes_nothing
+from crosswind.training.requirements import changes_nothing
 from crosswind.transforms.policies.operations import USUAL
 
 KEYS = training_keys(np.arange(64), 0, 0)

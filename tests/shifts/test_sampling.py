@@ -133,7 +133,7 @@ def test_a_law_of_visits_is_turned_towards_the_rare_value() -> None:
 @pytest.mark.parametrize("mode", ["fixed", "per-visit"])
 def test_planning_names_the_groups_that_a_sampler_never_draws(sampler: Any, left: list[str], mode: str) -> None:
     """y0 is clean and y1 noisy, a supplement shows the other value; the test law is noise alone."""
-    from crosswind.studies.counting import DrawCounts
+    from crosswind.studies.split_counts import DrawCounts
 
     only = {"type": "only", "attribute": "corruption", "values": "noise"}
     sets = {"test": SetPlan("test", parse_shift(only))}

@@ -79,7 +79,7 @@ def study(tmp_path):
 def test_every_kind_of_damage_is_noticed(kind, study, capsys):
     chance = random.Random(kind)
     out, runs, files = study
-    assert found_by("check", out, capsys) == (0, {"runs": 12, "without_checksums": 0, "damaged": [], "undone": 0})
+    assert found_by("check", out, capsys) == (0, {"jobs": 12, "without_checksums": 0, "damaged": [], "undone": 0})
     struck, other = chance.sample([run.key for run in runs], 2)
     DAMAGE[kind](files[struck], files[other])
     expected = {struck, other} if kind == "swap" else {struck}
@@ -105,7 +105,7 @@ def test_every_kind_of_damage_is_noticed(kind, study, capsys):
 def test_a_check_in_words(study, capsys):
     out, runs, files = study
     assert _status(["check", str(out), "--study", "toys"]) == 0
-    assert capsys.readouterr().out == "12 runs are done, 0 of them with files that are gone or damaged\n"
+    assert capsys.readouterr().out == "12 jobs are done, 0 of them with files that are gone or damaged\n"
     truncate(files[runs[3].key], None)
     size = files[runs[3].key].stat().st_size
     assert _status(["check", str(out)]) == 1
@@ -113,7 +113,7 @@ def test_a_check_in_words(study, capsys):
     assert said[1] == f"  {runs[3].key[:12]} (run3 0): score.json has {size} bytes, not {size + 1}"
     assert said[2] == "--repair has them done again by the next crosswind run"
     assert _status(["status", str(out)]) == 0
-    assert f"files of 1 runs are gone or damaged ({runs[3].key[:12]}: score.json has" in capsys.readouterr().err
+    assert f"files of 1 jobs are gone or damaged ({runs[3].key[:12]}: score.json has" in capsys.readouterr().err
     for arguments in (
         ["check", str(out / "nowhere")],
         ["check", str(out), "--study", "toy"],
@@ -167,7 +167,7 @@ def test_a_store_of_before_checksums_is_read_and_checked(study, capsys, tmp_path
     assert done(out, [*runs, more])[0].executed == 1
     assert found_by("check", out, capsys, "--repair")[1]["undone"] == 1
     assert done(out, [*runs, more])[0].executed == 1
-    assert found_by("check", out, capsys) == (0, {"runs": 13, "without_checksums": 11, "damaged": [], "undone": 0})
+    assert found_by("check", out, capsys) == (0, {"jobs": 13, "without_checksums": 11, "damaged": [], "undone": 0})
 
 
 def test_an_entry_that_lists_no_files_is_a_damaged_store(study, capsys):
@@ -182,4 +182,4 @@ def test_a_run_that_leaves_nothing_is_whole(tmp_path, capsys):
     with Store.open(tmp_path, create=True) as store:
         store.add_plan("study", {}, {}, plan(2))
         assert store.undo(run.key for run in plan(2)) == 0, "only what is done is undone"
-    assert found_by("check", tmp_path, capsys)[1]["runs"] == 0
+    assert found_by("check", tmp_path, capsys)[1]["jobs"] == 0

@@ -91,7 +91,7 @@ def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsy
         assert drive(store, runs, engine).finished == 2
         (artifact_folder(out, runs[0].key) / "score.json").write_text("2.0")
         assert _status(["check", url, "--out", str(out), "--repair"]) == 1
-        assert "1 runs are pending again" in capsys.readouterr().out
+        assert "1 jobs are pending again" in capsys.readouterr().out
         assert _status(["check", url]) == 2 and _status(["status", url]) == 0
         capsys.readouterr()
         with store.transaction() as connection:

@@ -121,7 +121,7 @@ def test_a_batch_has_room_for_every_environment(tmp_path: Path) -> None:
     for batch in (9, 8):
         training = {**STUDY["training"], "batch": batch}
         if batch == 8:
-            with pytest.raises(NeedsError, match=r"methods.deepcoral .*: a batch holds rows of each of the 9 .*batch is 8"):
+            with pytest.raises(NeedsError, match=r"methods.deepcoral .*: needs a row of each of the 9 .*batch is 8"):
                 planned(methods=methods, training=training)
         else:
             plan = planned(methods=methods, training=training)
@@ -148,7 +148,7 @@ def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
         run = next(run for run in of_kind(of(names, batch), "fit") if run.labels["method"] == "deepcoral")
         told = alone(run, tmp_path / str(number), tmp_path / f"checkpoint{number}")
         assert told["status"] == "finished"
-    with pytest.raises(NeedsError, match="rows of each of the 6 environments, and training.batch is 5"):
+    with pytest.raises(NeedsError, match="a row of each of the 6 environments in a batch, and training.batch is 5"):
         of(["ink", "noise"], 5)
 
 

@@ -62,7 +62,7 @@ def report_command(
         tables = [
             table
             for record in records
-            for table in (record.number_tables(claims=out is not None) if form == "csv" else record.text_tables())
+            for table in (record.number_tables(every=out is not None) if form == "csv" else record.text_tables())
         ]
         if out is None:
             _print(tables, form)

@@ -62,7 +62,7 @@ def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> 
         return
     listed = "; ".join(f"{key[:12]}: {faults[0]}" for key, faults in list(damaged.items())[:_SHOWN])
     more = f"; {len(damaged) - _SHOWN:,} more" if len(damaged) > _SHOWN else ""
-    words = f"study {study}: files of {len(damaged):,} runs are gone or damaged ({listed}{more})"
+    words = f"study {study}: files of {len(damaged):,} jobs are gone or damaged ({listed}{more})"
     typer.echo(one_line(f"warning: {words}; crosswind check {where} reads them all, --repair has them done again"), err=True)
 
 
@@ -70,16 +70,16 @@ def check_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The folder of the runs' files, where STORE is a URL.")
+        Path | None, typer.Option("--out", metavar="DIR", help="The folder of the jobs' files, where STORE is a URL.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Forget the runs named, scores too: the next crosswind run does them again.")
+        bool, typer.Option("--repair", help="Forget the jobs named, scores too: the next crosswind run does them again.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Read every file that finished runs left, and name the runs whose files are gone or are not what was written.
+    """Read every file that finished jobs left, and name the jobs whose files are gone or are not what was written.
 
-    Sizes and SHA-256 are compared with those recorded when the run finished. Exit status 0: all is well; 1: a run is named.
+    Sizes and SHA-256 are compared with those recorded when the job finished. Exit status 0: all is well; 1: a job is named.
     """
     from crosswind.studies.store import Store
 
@@ -94,16 +94,16 @@ def check_command(
     unrecorded = sum(listed is None for listed in files.values())
     if as_json:
         found = [{"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()]
-        print_json({"runs": len(files), "without_checksums": unrecorded, "damaged": found, "undone": undone})
+        print_json({"jobs": len(files), "without_checksums": unrecorded, "damaged": found, "undone": undone})
         return 1 if damaged else 0
-    typer.echo(f"{len(files):,} runs are done, {len(damaged):,} of them with files that are gone or damaged")
+    typer.echo(f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or damaged")
     for key, faults in damaged.items():
         words = " ".join(str(value) for value in labels[key][0].values()) if labels[key] else "in no study"
         typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
     if unrecorded:
         typer.echo(f"{unrecorded:,} are of before checksums were kept: only whether they have a folder was looked at")
     if undone:
-        typer.echo(f"{undone:,} runs are pending again; the next crosswind run does them")
+        typer.echo(f"{undone:,} jobs are pending again; the next crosswind run does them")
     elif damaged:
         typer.echo("--repair has them done again by the next crosswind run")
     return 1 if damaged else 0
@@ -116,8 +116,8 @@ def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         task = bar.add_task("reading", total=len(files), words="") if bar else None
         for number, item in enumerate(files.items()):
             if bar:
-                bar.update(task, completed=number, words=f"{number:,} of {len(files):,} runs")
+                bar.update(task, completed=number, words=f"{number:,} of {len(files):,} jobs")
             elif time.monotonic() - printed > _TELL_SECONDS:
                 printed = time.monotonic()
-                print(f"{number:,} of {len(files):,} runs read", file=sys.stderr)
+                print(f"{number:,} of {len(files):,} jobs read", file=sys.stderr)
             yield item

@@ -7,7 +7,7 @@ one is a function with the decorator `metric`; it arrives in scores and tables u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,6 +64,9 @@ METRICS = {
     )
 }
 """Every metric by name, in the order of the tables."""
+
+ESTIMATE, ESTIMATE_ERROR, ESTIMATE_COVERS = "estimate:", "estimate_error:", "estimate_covers:"
+"""How the metrics of an estimate of accuracy begin; the estimator's label ends them."""
 
 HEADLINE = METRICS["accuracy"]
 """The metric that methods are compared and ranked by."""
@@ -133,6 +136,18 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
         if item.measure is not None:
             out[item.name] = item.measure(predictions, group_names, class_names)
     return out
+
+
+def estimate_metrics(label: str, estimate: Mapping[str, float | None], accuracy: float) -> dict[str, float | None]:
+    """What scores hold of an estimated accuracy: itself, what it is above the accuracy, and whether its interval holds that (0, 1).
+
+    `estimate` has `accuracy`, and `low` and `high` or None for them; names end with the estimator's label.
+    """
+    value, low, high = (estimate[name] for name in ("accuracy", "low", "high"))
+    assert value is not None
+    covers = None if low is None or high is None else float(low <= accuracy <= high)
+    names = {ESTIMATE: value, ESTIMATE_ERROR: value - accuracy, ESTIMATE_COVERS: covers}
+    return {f"{name}{label}": number for name, number in names.items()}
 
 
 def log_likelihoods(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

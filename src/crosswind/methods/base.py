@@ -14,7 +14,7 @@ nothing and knows no data set's name. Use the weakest hook that serves:
     adapt        unlabelled evaluation inputs are used (declared by `needs.adapts`)
     doubts       a run may come out as another method's, which its reader must be told
 
-This module does not import torch, so that `Info` and `check_needs` serve planning.
+This module does not import torch, so that `Info` serves planning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from crosswind.core.errors import NeedsError
+from crosswind.core.exhibits import Exhibit
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.types import InputSpec
 
@@ -48,8 +48,6 @@ __all__ = [
     "State",
     "Tools",
     "Unlabelled",
-    "check_channels",
-    "check_needs",
 ]
 
 Modules: TypeAlias = "dict[str, nn.Module]"
@@ -340,37 +338,6 @@ class Method:
         """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
         return []
 
-
-def check_needs(name: str, needs: Needs, info: Info, taps: Sequence[str] | None = None) -> None:
-    """Refuse a method that the training rows cannot serve, before any work. Raises `NeedsError`.
-
-    `taps`: the stages that the model has, None where it is not known yet.
-    """
-    with_rows = sum(count > 0 for count in info.group_counts)
-    if needs.groups and with_rows < 2:
-        what = f"{with_rows} of {info.n_groups} has" if info.n_groups else "none is declared and none has"
-        raise NeedsError(f"method {name!r} needs at least two groups with training rows, {what} any: change `groups`")
-    present = sum(count > 0 for count in info.environment_counts)
-    if needs.environments and present < 2:
-        what = f"only {_present(info)!r} has any" if present == 1 else "there is none"
-        raise NeedsError(f"method {name!r} needs at least two environments with training rows, {what}: change `environments`")
-    if needs.sampler == "per-environment" and info.batch < present:
-        raise NeedsError(f"method {name!r} needs a row of each of {present} environments in a batch, which has {info.batch} rows")
-    check_channels(f"method {name!r}", needs, info.input)
-    if needs.pairs:
-        raise NeedsError(f"method {name!r} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
-    if needs.taps and taps is not None:
-        missing = [tap for tap in needs.taps if tap not in taps]
-        if missing:
-            raise NeedsError(f"method {name!r} reads the stage {missing[0]!r}, the model has {', '.join(taps)}")
-
-
-def check_channels(where: str, needs: Needs, input: InputSpec) -> None:
-    """Refuse inputs that are no images of the channels that a method needs. Raises `NeedsError` that begins with `where`."""
-    if needs.channels and (input.kind != "image" or input.shape[2] not in needs.channels):
-        many = " or ".join(str(number) for number in needs.channels)
-        raise NeedsError(f"{where} needs images of {many} channels, and is given {input}")
-
-
-def _present(info: Info) -> str:
-    return next(name for name, count in zip(info.environment_names, info.environment_counts, strict=True) if count > 0)
+    def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
+        """What there is to look at after training, by name; `state` is that at its end. Reports draw it, and no number reads it."""
+        return {}

@@ -8,6 +8,7 @@ from typing import final
 
 import torch
 
+from crosswind.core.exhibits import Bars, Exhibit
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
@@ -79,3 +80,9 @@ class GroupDRO(Method):
         log_q = torch.log_softmax(torch.where(counts > 0, log_q + gain, log_q), dim=0)
         q = log_q.exp()
         return Loss((q.to(means.dtype) * means).sum(), {"worst_weight": q.max()}, {"log_q": log_q})
+
+    def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
+        """q at the end of training, the largest first."""
+        q = dict(zip(info.group_names, state["log_q"].exp().tolist(), strict=True))
+        ordered = dict(sorted(q.items(), key=lambda pair: -pair[1]))
+        return {"group weights": Bars(ordered, "weight q", "Weight of each group at the end of training. They add up to 1.")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from crosswind.core.exhibits import Bars
 from crosswind.evaluation.compare import Summary
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.charts import Figure, chart, either, layer, named_colour, number, on_ramp, text, tips
@@ -13,9 +14,12 @@ from crosswind.reports.notes import doubt_notes, with_mark
 from crosswind.reports.results import Place, Results, rule_title
 from crosswind.reports.run_tables import PARTS, Cost
 from crosswind.reports.score_tables import Ranking
+from crosswind.reports.tables import slug
 
 _WORST = METRICS["worst_group"]
 Rows = list[dict[str, Any]]
+BARS = 30
+"""Bars of an exhibit that are drawn."""
 
 
 # -- draws --------------------------------------------------------------------------------------------------------------------
@@ -324,6 +328,23 @@ def time_bars(items: Sequence[Cost]) -> Figure | None:
         "bars",
         names=_room(names),
     )
+
+
+def bars(title: str, item: Bars) -> Figure:
+    """One exhibit: a bar a name, in its order, the first `BARS` of them."""
+    names = list(item.values)[:BARS]
+    data = [{"m": name, "a": _six(item.values[name])} for name in names]
+    left_out = f"The first {BARS} of {len(item.values)} are drawn." if len(item.values) > BARS else ""
+    encoding = {
+        "y": text("m", title=None, sort=names, axis={"labelLimit": 220}),
+        "x": number("a", title=item.unit),
+        "color": named_colour("accent"),
+        "tooltip": tips(("m", "name"), ("a", item.unit, ".4g")),
+    }
+    listed = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:12])
+    view = {"width": 300, "height": {"step": 18}, **layer("bar", encoding, data="rows", height=11)}
+    caption = " ".join(filter(None, (item.caption, left_out)))
+    return Figure(slug(title), title, caption, f"Bars: {listed}.", chart(view, {"rows": data}), "bars", names=_room(names))
 
 
 # -- parts --------------------------------------------------------------------------------------------------------------------

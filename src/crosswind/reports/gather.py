@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crosswind.core.errors import StoreError, one_line, shown
+from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.results import Place, Results, arrange
 from crosswind.reports.run_tables import costs, run_table, time_table
-from crosswind.reports.score_tables import number_table, place_tables, shown_places
+from crosswind.reports.score_tables import estimate_table, number_table, place_tables, shown_places
 from crosswind.reports.tables import Table
 from crosswind.studies.artifacts import artifact_folder
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 REPORT = "split.json"
 MAX_DRAWS = 200
 """Draws that are shown; more of them nobody reads, and the page would grow."""
+
+MAX_EXHIBITS = 60
+"""Runs whose exhibits are shown."""
 
 Cells = Mapping[tuple[str, str], tuple[float, int]]
 """Rows planned by the weights and rows realised, by value of the label and value of an attribute."""
@@ -62,6 +66,18 @@ class ShiftDraw:
     warnings: tuple[str, ...]
 
 
+class Shown(NamedTuple):
+    """What one run left to be looked at."""
+
+    data: str
+    size: str
+    model: str
+    shift: str
+    method: str
+    seed: int
+    exhibits: Mapping[str, Exhibit]
+
+
 @dataclass(frozen=True)
 class StudyRecord:
     """One study of the store called `store`, ready to be shown. `draws_left_out` draws are too many or without files of their own.
@@ -80,6 +96,7 @@ class StudyRecord:
     draws: Sequence[ShiftDraw]
     draws_left_out: int
     damaged: Mapping[str, list[str]]
+    exhibits: Sequence[Shown] = ()
 
     @property
     def reference(self) -> str:
@@ -108,11 +125,13 @@ class StudyRecord:
             rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))
             return [*places, *(table for table in rest if table is not None)]
 
-    def number_tables(self, claims: bool) -> list[Table]:
-        """The tidy table of every number; with `claims` also that of the claims' numbers, if there are any."""
+    def number_tables(self, every: bool) -> list[Table]:
+        """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
         with damage_named(self.store, self.name):
-            numbers = claim_number_table(self.name, self.claims) if claims else None
-            return [number_table(self.found, self.reference, self.rules), *([numbers] if numbers is not None else [])]
+            more: list[Table | None] = []
+            if every:
+                more = [claim_number_table(self.name, self.claims), estimate_table(self.found, self.reference, self.rules)]
+            return [number_table(self.found, self.reference, self.rules), *(table for table in more if table is not None)]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
@@ -123,8 +142,9 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
         results = arrange(store.results(study, without=("groups",), runs=shown_runs))
         read = _read_draws(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study))
+        exhibits = _read_exhibits(store, study, shown_runs, read[2]) if draws else []
         about = (entry["given"], entry["resolved"], entry["created"])
-        return StudyRecord(store.name, study, *about, results, runs, store.versions(study), *read)
+        return StudyRecord(store.name, study, *about, results, runs, store.versions(study), *read, exhibits)
 
 
 @contextmanager
@@ -183,6 +203,27 @@ def _read_draws(
             draw = _read(artifact_folder(out, key) / REPORT, data, shift, size, seed, resolved["data"].get(data, {}))
             draws += [draw] if draw else []
     return draws, len(candidates) - len(draws), damaged
+
+
+def _read_exhibits(store: Store, study: str, runs: Sequence[Mapping[str, Any]], damaged: Mapping[str, list[str]]) -> list[Shown]:
+    """What the first finished run of every data set, shift, size, model and method left to be looked at; at most `MAX_EXHIBITS`."""
+    try:
+        out = store.out
+    except StoreError:
+        return []
+    files = store.files(study)
+    found: dict[tuple[str, ...], Shown] = {}
+    for run in runs:
+        key, labels = str(run["key"]), run["labels"]
+        data, size, model, shift, method = named = tuple(str(labels[name]) for name in ("data", "size", "model", "shift", "method"))
+        if named in found or len(found) == MAX_EXHIBITS or key in damaged or FILE not in (files.get(key) or {}):
+            continue
+        try:
+            exhibits = read_exhibits(artifact_folder(out, key))
+            found[named] = Shown(data, size, model, shift, method, int(labels["seed"]), exhibits)
+        except (OSError, ValueError):  # damaged: the rest of the page can be shown, and `crosswind check` names the file
+            continue
+    return list(found.values())
 
 
 def _read(path: Path, data: str, shift: str, size: str, seed: int, entry: Mapping[str, Any]) -> ShiftDraw | None:

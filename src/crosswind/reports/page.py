@@ -6,6 +6,7 @@ A section is one function of a `StudyRecord`, listed in `_SECTIONS`; the templat
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crosswind.core.exhibits import Bars, Grid
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports import figures as draw
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
@@ -23,7 +25,7 @@ from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage
 from crosswind.reports.results import LEVEL, Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
-from crosswind.reports.tables import Table, distinct
+from crosswind.reports.tables import Table, distinct, slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -37,7 +39,8 @@ _SPECIAL = re.compile(r"""[&<>'"]""")
 class Group:
     """What is shown together. With a `title` it can be folded; figures of `cards` stand side by side.
 
-    `figures` come with the tables of their numbers, `texts` are pairs of title and content to copy.
+    `figures` come with the tables of their numbers, `texts` are pairs of title and content to copy, `pictures` are
+    title, caption and address.
     """
 
     title: str = ""
@@ -45,6 +48,7 @@ class Group:
     figures: list[tuple[Figure, list[Table]]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
+    pictures: list[tuple[str, str, str]] = field(default_factory=list)
     open: bool = True
     cards: bool = False
 
@@ -266,6 +270,25 @@ def _scores(study: StudyRecord) -> Section:
     return Section("Accuracy", [], groups)
 
 
+def _exhibits(study: StudyRecord) -> Section:
+    groups: dict[tuple[str, ...], Group] = {}
+    for item in study.exhibits:
+        heading = ", ".join(filter(None, (item.data, item.size and f"size {item.size}", item.model)))
+        group = groups.setdefault((heading,), Group(heading, cards=True, open=not groups))
+        for name, exhibit in item.exhibits.items():
+            title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
+            if isinstance(exhibit, Bars):
+                group.figures.append((draw.bars(title, exhibit), []))
+            elif isinstance(exhibit, Grid):
+                notes = (exhibit.caption,) if exhibit.caption else ()
+                group.tables.append(Table(slug(title), title, tuple(exhibit.columns), tuple(map(tuple, exhibit.rows)), notes))
+            else:
+                picture = f"data:image/png;base64,{base64.b64encode(exhibit.png).decode('ascii')}"
+                group.pictures.append((title, exhibit.caption, picture))
+    intro = ["What methods left to be looked at, of the first seed of each method and shift."]
+    return Section("Exhibits", intro, list(groups.values()))
+
+
 def _ranks(study: StudyRecord) -> Section:
     figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.found, list(study.tables))]
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
@@ -316,7 +339,17 @@ def _specification(study: StudyRecord) -> Section:
     return Section("Specification and versions", [], [Group(texts=texts)])
 
 
-_SECTIONS: tuple[Callable[[StudyRecord], Section], ...] = (_claims, _shifts, _scores, _ranks, _rules, _time, _runs, _specification)
+_SECTIONS: tuple[Callable[[StudyRecord], Section], ...] = (
+    _claims,
+    _shifts,
+    _scores,
+    _exhibits,
+    _ranks,
+    _rules,
+    _time,
+    _runs,
+    _specification,
+)
 
 
 def _sections(study: StudyRecord) -> list[Section]:

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
+from crosswind.evaluation.metrics import ESTIMATE
 from crosswind.training.selection import ORACLES, RULES, Rule
 
 LEVEL = 0.95
@@ -68,6 +69,12 @@ class Entry:
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
         return {seed: float(item[metric]) for seed, item in self.metrics.items() if item.get(metric) is not None}
+
+    @property
+    def estimators(self) -> list[str]:
+        """The labels of the estimators that told an accuracy of some seed."""
+        names = dict.fromkeys(name for item in self.metrics.values() for name in item)
+        return [name.removeprefix(ESTIMATE) for name in names if name.startswith(ESTIMATE)]
 
     @property
     def doubts(self) -> dict[str, list[int | Seeds]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.evaluation.compare import Ranks, Summary, mean_ranks
-from crosswind.evaluation.metrics import HEADLINE, METRICS, Metric
+from crosswind.evaluation.metrics import ESTIMATE, ESTIMATE_COVERS, ESTIMATE_ERROR, HEADLINE, METRICS, Metric
 from crosswind.reports.notes import (
     MARK,
     chance_level,
@@ -58,6 +58,7 @@ def place_tables(found: Results, place: Place, reference: str = "erm") -> dict[s
         elif metric.slug and found.has(place, metric.name):
             make = _worst_groups if metric is _WORST else _by_shift
             tables[metric.slug] = make(found, place, reference, metric)
+    tables["estimates"] = _estimates(found, place, reference)
     return {name: table for name, table in tables.items() if table is not None}
 
 
@@ -109,6 +110,35 @@ def _numbers(place: Place, shift: str, method: str, entry: Entry, base: Entry | 
         summary = entry.summary(metric)
         scores[metric] = summary.mean if summary else None
     return tuple(scores.get(column) for column in _NUMBERS)
+
+
+def estimate_table(found: Results, reference: str = "erm", rules: Sequence[str] | None = None) -> Table | None:
+    """Every estimate of accuracy in one tidy table, a row a (study, data, shift, size, model, method, set, rule, estimator).
+
+    Means over the `n` runs that have the estimate: `accuracy`, `estimate`, `error` (estimate - accuracy) with its interval, the
+    absolute error, and `covered`, the share of runs whose interval holds the accuracy. None where nothing was estimated.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for place in found.places:
+        if rules is None or place.rule in rules:
+            for shift, method, entry in found.grid(place, reference):
+                for label in entry.estimators if entry is not None else ():
+                    assert entry is not None
+                    names = (place.study, place.data, shift, place.size, place.model, method, place.set, place.rule, label)
+                    rows.append((*names, *_estimate_numbers(entry, label)))
+    columns = ("study", "data", "shift", "size", "model", "method", "set", "rule", "estimator")
+    numbers = ("n", "accuracy", "estimate", "error", "error_low", "error_high", "absolute_error", "covered")
+    return Table("estimates", "Every estimate of accuracy", (*columns, *numbers), tuple(rows), (), keys=9) if rows else None
+
+
+def _estimate_numbers(entry: Entry, label: str) -> tuple[Cell, ...]:
+    accuracy, errors = entry.values(HEADLINE.name), entry.values(f"{ESTIMATE_ERROR}{label}")
+    value, error = entry.summary(f"{ESTIMATE}{label}"), entry.summary(f"{ESTIMATE_ERROR}{label}")
+    covered = entry.summary(f"{ESTIMATE_COVERS}{label}")
+    assert value is not None and error is not None
+    mean = sum(accuracy[seed] for seed in errors) / len(errors)
+    absolute = sum(map(abs, errors.values())) / len(errors)
+    return len(errors), mean, value.mean, error.mean, error.low, error.high, absolute, covered.mean if covered else None
 
 
 # -- one place ----------------------------------------------------------------------------------------------------------------
@@ -206,6 +236,31 @@ def _worst_groups(found: Results, place: Place, reference: str, metric: Metric) 
     return _table(
         metric.slug, metric.title, place, ("shift", "method", "worst group", "group", "lowest in", "rows"), rows, notes, 2
     )
+
+
+def _estimates(found: Results, place: Place, reference: str) -> Table | None:
+    rows: list[list[Cell]] = []
+    counts: Counter[tuple[int, int]] = Counter()
+    for shift, method, entry in found.grid(place, reference):
+        for label in entry.estimators if entry is not None else ():
+            assert entry is not None
+            error = entry.summary(f"{ESTIMATE_ERROR}{label}")
+            n, accuracy, value, _, _, _, absolute, covered = _estimate_numbers(entry, label)
+            assert error is not None and isinstance(n, int)
+            counts.update([(error.splits, error.n)])
+            inside = None if covered is None else f"{round(float(covered) * n)} of {n}"
+            row = [f"{accuracy:.3f}", f"{value:.3f}", with_mark(_with_half_width(error, "+"), entry), f"{absolute:.3f}", inside]
+            rows.append([shift, method, label, *row])
+    if not rows:
+        return None
+    notes = [
+        interval_note(counts),
+        "Accuracy as it is, and as it was estimated without the labels of these rows. error: estimated minus true, run by run.",
+        "covered: the runs whose estimate came with an interval that holds the true accuracy.",
+        *doubt_notes(found, place),
+    ]
+    columns = ("shift", "method", "estimator", "accuracy", "estimated", "error", "|error|", "covered")
+    return _table("estimates", "Estimated accuracy", place, columns, rows, notes, 3)
 
 
 def _usual_worst(entry: Entry) -> tuple[str, int, int]:

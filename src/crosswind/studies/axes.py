@@ -207,6 +207,22 @@ def _check_safetensors(file: Path, given: str, path: str) -> None:
         raise InputError(f"{path}.weights", f"{given!r} holds no tensors")
 
 
+def estimators_of(study: Study) -> dict[str, dict[str, Any]]:
+    """Label -> name, version and resolved knobs of every estimator."""
+    entries = study.estimators if isinstance(study.estimators, dict) else dict.fromkeys(study.estimators, {})
+    out = {}
+    for label, settings in entries.items():
+        settings = dict(settings or {})
+        name = settings.pop("estimator", label)
+        path = f"estimators.{label}"
+        if not isinstance(name, str):
+            raise InputError(f"{path}.estimator", f"must be the name of an estimator, not {shown(name)}")
+        known = facts("estimators", name, path if name is label else f"{path}.estimator")
+        knobs = resolve(known.knobs, settings, path, f"estimator {name!r}")
+        out[label] = {"name": known.name, "version": known.version, "knobs": knobs}
+    return out
+
+
 def methods_of(study: Study) -> dict[str, MethodEntry]:
     """Label -> method with the points of its grid, or of the study's search."""
     if study.search is None:

@@ -1,14 +1,15 @@
 """The jobs of one point of a study: their specifications, keys, labels and needs.
 
 A row of the study's tables is a `score`. It needs predictions for every test set, and those need a `fit`, or a model that nobody
-trains here. Each job is keyed by what it reads and by nothing else: a fit does not know the test sets, and the predictions of a
-model that is not trained are made once for all shifts and seeds whose set has the same rows.
+trains here. An `estimate` of accuracy needs the predictions for a labelled validation set and for one test set. Each job is keyed
+by what it reads and by nothing else: a fit does not know the test sets, and the predictions of a model that is not trained are made
+once for all shifts and seeds whose set has the same rows.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from crosswind.core.errors import InputError
@@ -36,6 +37,7 @@ def jobs_of(
     models: Mapping[str, Values],
     methods: Mapping[str, MethodEntry],
     own: Mapping[str, Values],
+    estimators: Mapping[str, Values],
 ) -> Iterator[Job]:
     """The jobs of one point, each after those that it needs.
 
@@ -47,8 +49,9 @@ def jobs_of(
     base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
     place = {"data": point.data, "shift": point.shift, "size": point.size}
     split_seed = {"split_seed": common["split"]["split_seed"]}
+    source = source_set({name: item["role"] for name, item in common["split"]["sets"].items()})
     told: set[str] = set()
-    for seed, (model_label, model), method in itertools.product(study.seed_list, trained.items(), methods.values()):
+    for seed, (model_label, model), method in product(study.seed_list, trained.items(), methods.values()):
         if not method.on(model_label):
             continue
         head = heads[method.label]
@@ -67,20 +70,30 @@ def jobs_of(
                 told.add(fit.key)
                 yield fit
             predictions = list(head.predictions(fit, labels))
-            yield from (job for job in predictions if job.key not in told)
-            told.update(job.key for job in predictions)
-            yield _score([fit, *predictions], {}, labels, fit.key)
+            estimates = [_estimate(*pair, source, [fit], {}, fit.key) for pair in product(estimators.items(), predictions)]
+            yield from (job for job in (*predictions, *estimates) if job.key not in told)
+            told.update(job.key for job in (*predictions, *estimates))
+            yield _score([fit, *predictions, *estimates], {}, labels, fit.key)
     given = {label: model for label, model in models.items() if "files" in model}
-    for seed, (label, model) in itertools.product(study.seed_list, given.items()):
+    for seed, (label, model) in product(study.seed_list, given.items()):
         labels = {**place, "method": label, "point": "", "seed": seed, **split_seed}
         predictions = list(_of_given(common, common_key, model, seed, {**labels, "model": label}))
-        yield from (job for job in predictions if job.key not in told)
-        told.update(job.key for job in predictions)
         rows = {"data": common["data"], "main": common["main"], "split": common["split"], "seed": seed}
+        labelled = [job for job in predictions if job.spec["set"] == source]
+        tested = [job for job in predictions if common["split"]["sets"][job.spec["set"]]["role"] == "test"]
+        estimates = [_estimate(*pair, source, labelled, dict(rows), "") for pair in product(estimators.items(), tested)]
+        yield from (job for job in (*predictions, *estimates) if job.key not in told)
+        told.update(job.key for job in (*predictions, *estimates))
         rows["rules"] = list(study.selection)
         # Beside the methods of every trained model, so that each table has it; one score serves them all.
         for beside in trained or [label]:
-            yield _score(predictions, rows, {**labels, "model": beside}, "")
+            yield _score([*predictions, *estimates], rows, {**labels, "model": beside}, "")
+
+
+def source_set(roles: Mapping[str, str]) -> str:
+    """The set whose labels estimators learn from: `validation`, else the first of that role; "" where there is none."""
+    named = [name for name, role in roles.items() if role == "validation"]
+    return "validation" if "validation" in named else next(iter(named), "")
 
 
 class _Head:
@@ -143,6 +156,16 @@ def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> 
     return Job(
         digest({"kind": "score", "version": [SCORES, *metrics], "needs": keys, **told}), spec, labels, tuple(keys), "score", follows
     )
+
+
+def _estimate(named: tuple[str, Values], prediction: Job, source: str, labelled: Sequence[Job], rows: Values, follows: str) -> Job:
+    """An estimator's accuracy for the set of `prediction`, from it and from the `labelled` predictions of the set `source`."""
+    label, estimator = named
+    needs = (*(job.key for job in labelled), prediction.key)
+    spec = {"estimator": estimator, "label": label, "source": source, "set": prediction.spec["set"], **rows}
+    told = {name: value for name, value in spec.items() if name != "data"}
+    labels = {**prediction.labels, "role": "estimate", "estimator": label}
+    return Job(digest({"kind": "estimate", "needs": needs, **told}), spec, labels, needs, "estimate", follows)
 
 
 def _of_given(common: Values, common_key: Values, model: Values, seed: int, labels: Values) -> Iterator[Job]:

@@ -6,6 +6,7 @@ Its folder says what it is: `job.json` holds kind, specification, needs, and wha
 * `fit`: a method trains a model on the training rows of a split. It reads the split without its test sets. It leaves
   `predictions.npz` of the validation sets, `history.json`, `split.json`, and weights where they are kept.
 * `predict`: a model answers for one set: one that was trained here, with the weights of every selection rule, or one that was not.
+* `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled answers on a validation set.
 * `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them. Nothing is trained again for
   them.
 """
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crosswind.core.errors import InternalError, RunError
+from crosswind.core.exhibits import read_exhibits, write_exhibits
 from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
+from crosswind.evaluation.metrics import estimate_metrics, scores
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import artifact_folder, plain_json, write_atomically
 from crosswind.studies.build import build_dataset, build_split_plan
@@ -84,6 +87,7 @@ def fit(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str
     (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
         _write_weights(place.folder, trajectory)
+    write_exhibits(place.folder, trajectory.exhibits)
     place.held[place.key] = trajectory.answer  # for the predictions that follow
     # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
     diverged = trajectory.status != "finished"
@@ -136,15 +140,40 @@ def predict(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict
     }, {"cost": meter.cost(), "warnings": doubts}
 
 
+def estimate(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Estimate the accuracy on one set; see the module."""
+    from crosswind.estimators.base import estimated
+
+    estimator = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"])
+    source, target = (read_predictions(place.needed[place.needs[i]] / "predictions.npz") for i in (0, -1))
+    if "split" in spec:  # a model that is not trained here: the labels of the source are those of this row's split
+        split, datasets = _split_of(spec)
+        rows = _row_set(split, spec["source"])
+        source = {GIVEN: {spec["source"]: _regrouped(source[GIVEN][spec["source"]], rows, datasets)}}
+    estimates, warnings = {}, []
+    for rule, sets in target.items():
+        given = estimated(estimator, source[rule][spec["source"]], sets[spec["set"]])
+        if isinstance(given, str):
+            warnings.append(f"{spec['label']} has no estimate for {spec['set']}: {given}")
+        else:
+            estimates[rule] = {"accuracy": given.accuracy, "low": given.low, "high": given.high}
+            warnings += [f"{spec['label']} on {spec['set']}: {text}" for text in given.warnings]
+    warnings = list(dict.fromkeys(warnings))
+    about = {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}
+    return about, {"warnings": warnings}
+
+
 def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     """Score what the needed jobs predicted; see the module."""
     read = [_about(place.needed[key]) for key in place.needs]
     fitted = next((about for about in read if about["kind"] == "fit"), None)
     said: dict[str, dict[str, Predictions]] = {}
-    for key in place.needs:
-        for rule, sets in read_predictions(place.needed[key] / "predictions.npz").items():
-            said.setdefault(rule, {}).update(sets)
+    for key, about in zip(place.needs, read, strict=True):
+        if about["kind"] != "estimate":
+            for rule, sets in read_predictions(place.needed[key] / "predictions.npz").items():
+                said.setdefault(rule, {}).update(sets)
     names = {name: told for about in read for name, told in about["sets"].items()}
+    estimates = {(about["spec"]["set"], about["spec"]["label"]): about for about in read if about["kind"] == "estimate"}
     if fitted is None:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
         split, datasets = _split_of(spec)
         names = _names(split)
@@ -155,6 +184,8 @@ def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[s
     else:
         report = _merged(place, read)
     (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    # The row's own copy: a report reads one folder a row.
+    write_exhibits(place.folder, {name: item for key in place.needs for name, item in read_exhibits(place.needed[key]).items()})
     doubts = [text for about in read if about["kind"] == "predict" for text in about["doubts"]]
     entries = []
     for rule, sets in said.items():
@@ -163,6 +194,10 @@ def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[s
             metrics = _scores(predictions, names[name])
             metrics |= {"role": names[name]["role"], "selected_step": more["selected_step"], "ties": more["ties"]}
             metrics |= {"doubts": [*more["doubts"], *doubts], "train_shared": fitted["train_shared"]}
+            for (set_name, label), about in estimates.items():
+                given = about["estimates"].get(rule, about["estimates"].get(GIVEN))
+                if set_name == name and given is not None:
+                    metrics |= estimate_metrics(label, given, metrics["accuracy"])
             entries.append({"rule": rule, "set": name, "metrics": metrics})
     result = {"status": fitted["status"], "scores": entries, "cost": _summed([about["cost"] for about in read])}
     result["warnings"] = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
@@ -174,6 +209,7 @@ def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[s
 KINDS: dict[str, Callable[[Mapping[str, Any], Place], tuple[dict[str, Any], dict[str, Any]]]] = {
     "fit": fit,
     "predict": predict,
+    "estimate": estimate,
     "score": score,
 }
 """From the kind of a job to the function that does it: what the jobs that read it are told, and its result."""
@@ -221,8 +257,6 @@ def _names(split: Split) -> dict[str, dict[str, Any]]:
 
 
 def _scores(predictions: Predictions, names: Mapping[str, Any]) -> dict[str, Any]:
-    from crosswind.evaluation.metrics import scores
-
     return scores(predictions, names["groups"], names["classes"])
 
 
@@ -257,7 +291,7 @@ def _summed(costs: list[Mapping[str, float]]) -> dict[str, float]:
     out = dict(first)
     for cost in others:
         for name in ("evaluation_seconds", "total_seconds"):
-            out[name] += cost["evaluation_seconds"]
+            out[name] += cost.get("evaluation_seconds", 0.0)
     return out
 
 
@@ -338,8 +372,10 @@ def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]
     """Everything that a run of `store` predicted, by selection rule and set; `key` as `Store.results` gives it."""
     out: dict[str, dict[str, Predictions]] = {}
     for need in store.run(key)["needs"]:
-        for rule, sets in read_predictions(artifact_folder(store.out, need) / "predictions.npz").items():
-            out.setdefault(rule, {}).update(sets)
+        folder = artifact_folder(store.out, need)
+        if _about(folder)["kind"] != "estimate":
+            for rule, sets in read_predictions(folder / "predictions.npz").items():
+                out.setdefault(rule, {}).update(sets)
     return out
 
 

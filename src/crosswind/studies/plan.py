@@ -18,56 +18,22 @@ from crosswind.core.registry import facts, load
 from crosswind.core.types import Job
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
+from crosswind.models.form import check_form
 from crosswind.shifts.base import Shift, plain_number
 from crosswind.shifts.split import LAWS, plan_counts
-from crosswind.studies.axes import MethodEntry, Point, check_sampler, methods_of, models_of, points_of
+from crosswind.studies.axes import MethodEntry, Point, check_sampler, estimators_of, methods_of, models_of, points_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.claims import check_claims
-from crosswind.studies.counting import DrawCounts, matching_of
-from crosswind.studies.demands import check_forms, check_lengths, check_models, check_needs, doubts
-from crosswind.studies.expand import check_distinct, jobs_of, without_paths
+from crosswind.studies.expand import check_distinct, jobs_of, source_set, without_paths
 from crosswind.studies.spec import DataSpec, SetSpec, Study
+from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.studies.store import ROWS
+from crosswind.training.requirements import refuse, warnings_of
 from crosswind.training.selection import RULES
-
-__all__ = ["DrawReport", "Plan", "make_plan"]
-
 
 FORMAT = 2
 _FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
 DRAWS = ("equal", "all")
-
-
-@dataclass(frozen=True)
-class DrawReport:
-    """What one shift does to one data set at one size: counts of rows, planned without drawing them."""
-
-    source: str
-    shift: str
-    size: str
-    train_rows: int
-    validation_rows: int
-    test_rows: int
-    train_shared: float
-    """The share of the training rows that two seeds are expected to share."""
-    cells: Mapping[str, int]
-    matching: Mapping[str, Mapping[str, list[str]]]
-    warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values; `cells` maps every cell that is trained on to its rows."""
-        return {
-            "source": self.source,
-            "shift": self.shift,
-            "size": self.size,
-            "train_rows": self.train_rows,
-            "validation_rows": self.validation_rows,
-            "test_rows": self.test_rows,
-            "train_shared": self.train_shared,
-            "cells": dict(self.cells),
-            "matching": {name: dict(pairs) for name, pairs in self.matching.items()},
-            "warnings": list(self.warnings),
-        }
 
 
 @dataclass(frozen=True)
@@ -108,7 +74,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     """
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
-    methods = methods_of(study)
+    methods, estimators = methods_of(study), estimators_of(study)
     both = next((label for label in models if label in methods and label not in trained), None)
     if both is not None:
         raise InputError(f"models.{both}", "has the name of a method of this study; give it another")
@@ -148,24 +114,30 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
         _check_selection(study, point, counts)
-        _check_shapes(used, point.data)
-        given = used[point.data].input
-        check_forms(trained, used[point.data], point)
+        if estimators and not counts.set_rows.get(source_set({name: item.role for name, item in study.sets.items()})):
+            raise InputError(
+                "estimators", f"learn from the labels of a set of role validation with rows, and there is none ({point.title})"
+            )
+        _check_inputs(used, point.data, trained)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
-            draws.append(_report(point, counts, split, matching_of(split, counts.study_cells)))
+            draws.append(counts.report((point.data, point.shift, point.size), split))
         for text in counts.warnings:
             warnings.setdefault(text, {})[point.title] = None
         here = {label: _adapting(method, data, used) for label, method in methods.items() if method.at(point)}
         own = {label: _overrides_of(method, data) for label, method in here.items()}
         for method in here.values():
+            where = f"methods.{method.label} ({point.title})"
             if "sampler" in own[method.label]:
                 counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
-            check_needs(method, {**split, **own[method.label]}, counts, point.title)
-            check_models(method, trained, given, point.title)
-            check_lengths(method, counts.train_rows, point.title)
-            for text in doubts(method, {**split, **own[method.label]}, counts):
-                warnings.setdefault(text, {})[point.title] = None
+            run_with = [label for label in trained if method.on(label)]
+            own_split = {**split, **own[method.label]}
+            for pairing in counts.pairings(
+                method, own_split, used[point.data].input, {label: trained[label] for label in run_with}
+            ):
+                refuse(pairing, f"{where}:", where)
+                for text in warnings_of(pairing):
+                    warnings.setdefault(f"{method.label} {text}", {})[point.title] = None
         common = {
             "format": FORMAT,
             "data": {name: values[name] for name in used},
@@ -178,7 +150,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
-        jobs += jobs_of(study, point, common, common_key, models, here, own)
+        jobs += jobs_of(study, point, common, common_key, models, here, own, estimators)
     check_distinct(jobs)
     told = [
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
@@ -358,27 +330,6 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         raise unknown(f"{path}.roles.official.column", "attribute", spec.roles.official.column, names)
 
 
-def _report(
-    point: Point, counts: DrawCounts, split: Mapping[str, Any], matching: Mapping[str, Mapping[str, list[str]]]
-) -> DrawReport:
-    tests = [name for name, item in split["sets"].items() if item["role"] == "test"]
-    main_test = "test" if "test" in tests else tests[0]
-    validations = [name for name, item in split["sets"].items() if item["role"] == "validation"]
-    main_validation = "validation" if "validation" in validations else (validations[0] if validations else None)
-    return DrawReport(
-        source=point.data,
-        shift=point.shift,
-        size=point.size,
-        train_rows=counts.train_rows,
-        validation_rows=counts.set_rows.get(main_validation, 0) if main_validation else 0,
-        test_rows=counts.set_rows[main_test],
-        train_shared=round(counts.train_shared, 4),
-        cells=counts.by_name(),
-        matching=matching,
-        warnings=tuple(counts.warnings),
-    )
-
-
 def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
     """Refuse a rule whose validation set is not there: nothing would be scored."""
     for rule in study.selection:
@@ -389,18 +340,32 @@ def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
         raise InputError("selection", f"{rule} reads the set {name!r}, which has no rows ({point.title})", ["last"])
 
 
-def _check_shapes(used: Mapping[str, AttributedDataset], main: str) -> None:
+def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse data sets whose inputs differ from those of `main`, and models that cannot take these."""
+    ours = used[main].input
     for name, dataset in used.items():
-        own, other = used[main].input, dataset.input
-        if own and other and (own.kind != other.kind or (own.kind != "image" and own != other)):
-            raise InputError(f"data.{name}", f"{other} cannot be tested by a model trained on the {own} of {main!r}")
-        ours, theirs = used[main].image_shape, dataset.image_shape
-        if ours is not None and theirs is not None and ours[2] != theirs[2]:
+        theirs = dataset.input
+        if ours is None or theirs is None or theirs == ours:
+            continue
+        if (ours.kind, theirs.kind) != ("image", "image"):
+            raise InputError(f"data.{name}", f"{theirs} cannot be tested by a model trained on the {ours} of {main!r}")
+        if ours.shape[2] != theirs.shape[2]:
+            channels = theirs.shape[2], ours.shape[2]
             raise InputError(
-                f"data.{name}", f"images of {theirs[2]} channels cannot be tested by a model trained on the {ours[2]} of {main!r}"
+                f"data.{name}",
+                f"images of {channels[0]} channels cannot be tested by a model trained on the {channels[1]} of {main!r}",
             )
-        if ours is not None and theirs is not None and ours != theirs:
-            raise InputError(
-                f"data.{name}.options.size",
-                f"images of {theirs[0]} x {theirs[1]} cannot be tested by a model trained on the {ours[0]} x {ours[1]} of {main!r}",
-            )
+        sizes = ["{} x {}".format(*item.shape[:2]) for item in (theirs, ours)]
+        raise InputError(
+            f"data.{name}.options.size", f"images of {sizes[0]} cannot be tested by a model trained on the {sizes[1]} of {main!r}"
+        )
+    derived = used[main].derived
+    for label, model in models.items():
+        form = facts("models", model["name"]).built
+        try:
+            check_form(form, model["knobs"], ours, f"models.{label}", model["name"])
+        except InputError as error:
+            raise InputError(error.field, f"{error.problem} (data.{main})", error.choices) from None
+        if derived is not None and derived.mode != "fixed" and form is not None and form.of and model["knobs"][form.of]:
+            problem = f"reads each row of data.{main} once, and its derived attribute is drawn at every visit"
+            raise InputError(f"models.{label}", f"{problem}; make its mode fixed")

@@ -191,6 +191,9 @@ class Study(_Strict):
         default=["erm"],
         description="methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too",
     )
+    estimators: list[str] | dict[Name, dict[str, Any] | None] = Field(
+        default=[], description="estimators of accuracy without labels, with settings if any; asked for every test set"
+    )
     training: dict[str, Any] = Field(
         default={}, description="settings of the training loop (crosswind show training); a list of values is a grid"
     )
@@ -232,7 +235,7 @@ class Study(_Strict):
             raise ValueError("must name at least one seed, each once")
         return value
 
-    @field_validator("selection", "models", "methods", "label_noise", "dataset_size", "claims")
+    @field_validator("selection", "models", "methods", "estimators", "label_noise", "dataset_size", "claims")
     @classmethod
     def _each_once(cls, value: Any) -> Any:
         # A second entry would be the same runs again, or vanish without a word.

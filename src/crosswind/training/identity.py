@@ -1,7 +1,8 @@
-"""What a run is, told before it starts: to its method, and to a checkpoint that may or may not be its own."""
+"""What a run is, told before it starts: to its method, to the rules that it must meet, and to a checkpoint of it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,14 @@ from crosswind.core.knobs import knobs_of
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Method
+from crosswind.training.requirements import Pairing
 from crosswind.training.samplers import undrawn
 from crosswind.training.settings import ModelSpec, TrainingSettings, keyed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crosswind.shifts.split import Split
-
-__all__ = ["identity", "info_of"]
+    from crosswind.shifts.split import RowSet, Split
 
 
 def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> Info:
@@ -47,6 +47,57 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
         batch=settings.batch,
         lr=settings.lr,
     )
+
+
+def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None = None) -> Pairing:
+    """The method and what a run on these rows gives it; `model`: what is trained, where it is to be looked at."""
+    rows = split.train
+    group_step, environment_step = rows.visit_step
+    return Pairing(
+        needs=method.needs,
+        limit=method.limit,
+        knobs={item.name: getattr(method, item.name) for item in knobs_of(type(method))},
+        batch=info.batch,
+        steps=info.steps,
+        environment_rows=info.environment_counts,
+        group_rows=info.group_counts,
+        environment_tables=() if rows.environment is None else _tables(rows, rows.environment, info.n_classes),
+        group_table=_table(rows, rows.group, group_step, info.n_classes),
+        sampler=rows.sampler,
+        undrawn_environments=_undrawn(rows, rows.environment, rows.environment_names, environment_step),
+        undrawn_groups=_undrawn(rows, rows.group, rows.group_names, group_step),
+        input=info.input,
+        models={} if model is None else {model.name: model},
+    )
+
+
+def _tables(rows: RowSet, environment: NDArray[np.int64], n_classes: int) -> list[NDArray[np.float64]]:
+    """Rows of every class and environment, and of every class and value of each attribute that makes environments."""
+    whole = _table(rows, environment, rows.visit_step[1], n_classes)
+    sizes = rows.environment_sizes
+    if len(sizes) < 2:
+        return [whole]
+    cells = np.zeros((n_classes, math.prod(sizes)))
+    cells[:, : whole.shape[1]] = whole
+    cells = cells.reshape(n_classes, *sizes)
+    axes = range(1, len(sizes) + 1)
+    return [whole, *(cells.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes)]
+
+
+def _table(rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int) -> NDArray[np.float64]:
+    """Rows of every class and code, float64 [classes, codes]; of values drawn at every visit those expected."""
+    law = np.ones((len(codes), 1)) if rows.visit_law is None or step == 0 else rows.visit_law
+    found = codes[:, None] + step * np.arange(law.shape[1])
+    table = np.zeros((n_classes, int(found.max(initial=0)) + 1))
+    np.add.at(table, (np.broadcast_to(rows.label[:, None], found.shape), found), law)
+    return table
+
+
+def _undrawn(rows: RowSet, codes: NDArray[np.int64] | None, names: Sequence[str], step: int) -> list[str]:
+    if codes is None:
+        return []
+    left = undrawn(codes, len(names), rows.weight, rows.visit_law, step)
+    return [name for name, none in zip(names, left, strict=True) if none]
 
 
 def identity(

@@ -21,18 +21,18 @@ from crosswind.core.registry import load as load_class
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
-from crosswind.methods.base import Examples, Info, Loss, Method, Stage, check_needs
+from crosswind.methods.base import Examples, Info, Loss, Method, Stage
 from crosswind.models.build import Model
 from crosswind.models.encoding import encoded
 from crosswind.training import checkpoint as files
-from crosswind.training.checks import check_run, lot_doubts, run_doubts
 from crosswind.training.cuda_graphs import Steps
 from crosswind.training.device import reproducible
-from crosswind.training.identity import identity, info_of
+from crosswind.training.identity import identity, info_of, pairing_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
+from crosswind.training.requirements import check_run, check_stages, lot_warnings, run_warnings
 from crosswind.training.selection import Selector, Stopper, check_rules, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.tools import RunTools
@@ -75,7 +75,7 @@ def fit(
         with meter.part("prepare"):
             given = _given(images, model, settings, seed)
             info = info_of(split, given, settings)
-            check_run(method, split, images, settings, info)
+            check_run(method, split, images, settings, pairing_of(method, split, info, model))
             check_rules(rules, split.validation)
             keep_freed_memory()
             meter.on(settings.device)
@@ -137,7 +137,8 @@ class _Run:
         training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
         self.tools = RunTools(method, info, model, settings, seed, self.rows, training, base)
         made = self.tools.modules.get("model")
-        check_needs(method.registered_name, method.needs, info, made.stages if isinstance(made, Model) else None)  # type: ignore[attr-defined]
+        if isinstance(made, Model):
+            check_stages(method.registered_name, method.needs, made.stages)  # type: ignore[attr-defined]
         self.validation = {
             name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
         }
@@ -363,9 +364,12 @@ class _Run:
         self.meter.images += taken * self.settings.batch
         cost = {**self.meter.cost(), "steps": float(taken)}
         frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
-        told = run_doubts(self.method, self.split, self.images, self.info, state, selections, self.start)
+        pairing = pairing_of(self.method, self.split, self.info)
+        told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
         told = {rule: [*own, *doubts] for rule, own in told.items()}
-        return Trajectory(self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer)
+        ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
+        # A state that is no longer finite shows nothing.
+        return Trajectory(*ended, {} if self.status == "diverged" else self.method.exhibits(self.info, state))
 
     def answer(
         self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
@@ -383,7 +387,7 @@ class _Run:
         self.meter.watch(*rows.values())
         how = predict_adapted if self.method.needs.adapts else predict
         by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
-        return {rule: by_step[step] for rule, step in self.taken.items()}, lot_doubts(self.method, sets, images)
+        return {rule: by_step[step] for rule, step in self.taken.items()}, lot_warnings(self.method, sets, images)
 
     def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.tools.load_weights(self.snapshots[step])

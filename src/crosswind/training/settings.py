@@ -12,8 +12,6 @@ from typing import Any
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
 
-__all__ = ["WORKER_VARIABLE", "ModelSpec", "TrainingSettings", "base_settings", "check_switches", "keyed", "steps_of"]
-
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 WORKER_VARIABLE = "CROSSWIND_WORKER"
 """The environment variable that tells a worker process its place, from 0, among those that work at once."""
@@ -115,13 +113,3 @@ def base_settings(settings: TrainingSettings, needs: Needs, knobs: Mapping[str, 
         if whole is not None:
             values[name] = math.ceil(whole * knobs[source]) if isinstance(whole, int) else whole * knobs[source]
     return TrainingSettings.of({**vars(settings), **values}, field)
-
-
-def check_switches(needs: Needs, knobs: Mapping[str, Any], steps: int, field: str = "method") -> None:
-    """Refuse a switch that the run never reaches: the method would silently be another one.
-
-    `steps` is the largest number of steps of the run. Raises `InputError` naming `field.knob`.
-    """
-    for name, at in needs.switch_steps(knobs, steps).items():
-        if at >= steps > 0:
-            raise InputError(f"{field}.{name}", f"the switch at step {at} lies beyond the run's last step, {steps - 1}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from crosswind.core.errors import RunError
+from crosswind.core.exhibits import Exhibit
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.training.selection import Selection
@@ -33,7 +34,7 @@ class Trajectory:
     accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
     rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
     the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
-    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`.
+    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`. `exhibits`: what the method shows.
     """
 
     status: str
@@ -45,6 +46,7 @@ class Trajectory:
     snapshots: Mapping[int, Mapping[str, Tensor]] = field(repr=False)
     frozen: Mapping[str, Tensor] = field(repr=False)
     answer: Answer = field(default=_says_nothing, repr=False)
+    exhibits: Mapping[str, Exhibit] = field(default_factory=dict, repr=False)
 
     @property
     def warnings(self) -> list[str]:

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
+from crosswind.core.types import InputSpec
 from crosswind.shifts.base import Cells
 from crosswind.shifts.split import parse_sampler
 from crosswind.studies.build import build_shift
-from crosswind.training.pairings import environments_are_classes
+from crosswind.training.requirements import Pairing
+from crosswind.training.settings import ModelSpec, TrainingSettings
 
-__all__ = ["DrawCounts", "matching_of"]
+if TYPE_CHECKING:
+    from crosswind.studies.axes import MethodEntry
 
 Sampler: TypeAlias = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DrawReport:
+    """What one shift does to one data set at one size: counts of rows, planned without drawing them."""
+
+    source: str
+    shift: str
+    size: str
+    train_rows: int
+    validation_rows: int
+    test_rows: int
+    train_shared: float
+    """The share of the training rows that two seeds are expected to share."""
+    cells: Mapping[str, int]
+    matching: Mapping[str, Mapping[str, list[str]]]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; `cells` maps every cell that is trained on to its rows."""
+        return {
+            "source": self.source,
+            "shift": self.shift,
+            "size": self.size,
+            "train_rows": self.train_rows,
+            "validation_rows": self.validation_rows,
+            "test_rows": self.test_rows,
+            "train_shared": self.train_shared,
+            "cells": dict(self.cells),
+            "matching": {name: dict(pairs) for name, pairs in self.matching.items()},
+            "warnings": list(self.warnings),
+        }
 
 
 class DrawCounts:
@@ -80,11 +116,6 @@ class DrawCounts:
             return whole[0] * (share < 1) + whole[1:].sum(axis=0) * (share > 0)
         return self.visits
 
-    def count(self, names: Sequence[str] | None, with_label: bool) -> int:
-        """How many groups (with the label) or environments (without) have training rows."""
-        rows = self.together(names, with_label)
-        return int(np.count_nonzero(rows if with_label else rows.sum(axis=0)))
-
     def check_sampler(self, sampler: Sampler, field: str) -> None:
         """Refuse a sampler that the drawn rows cannot serve, as drawing them would."""
         if sampler == "reweight":
@@ -95,10 +126,35 @@ class DrawCounts:
         if isinstance(sampler, Mapping) and not (self._origins[0].any() and self._origins[1:].any()):
             raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
 
-    def environments_are_classes(self, names: Sequence[str] | None) -> bool:
-        """Whether the environments, or one of the attributes that make them, nearly tell classes: see the function."""
-        chosen = self.defaults[False] if names is None else names
-        return environments_are_classes(*(self.together(part, False) for part in (chosen, *([name] for name in chosen))))
+    def pairings(
+        self, method: MethodEntry, split: Mapping[str, Any], given: InputSpec | None, models: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[Pairing]:
+        """The method at every point of its grid, with what this split gives it.
+
+        `given`: a row of the data; `models`: name and knobs of the models that it is run with, by label.
+        """
+        needs = method.facts.needs
+        if needs is None:
+            return
+        chosen = self.defaults[False] if split["environments"] is None else split["environments"]
+        tables = [self.together(names, with_label=False) for names in (chosen, *([name] for name in chosen))]
+        drawn = self.together(split["groups"], with_label=True, sampler=split["sampler"])
+        shared: dict[str, Any] = {
+            "environment_rows": tables[0].sum(axis=0).tolist(),
+            "group_rows": drawn.ravel().tolist(),
+            "environment_tables": tables,
+            "group_table": self.together(split["groups"], with_label=True),
+            "sampler": split["sampler"] if isinstance(split["sampler"], str) else "mixture",
+            "undrawn_environments": self.undrawn(split["environments"], False, split["sampler"]),
+            "undrawn_groups": self.undrawn(split["groups"], True, split["sampler"]),
+            "input": given,
+            "models": {label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()},
+            "attributes": split["attributes"],
+        }
+        for _, knobs, training in method.points:
+            steps = TrainingSettings(**training).longest(self.train_rows)
+            lots = self.smallest_lot(knobs[needs.adapts]) if needs.adapts else None
+            yield Pairing(needs, method.facts.limit, knobs, training["batch"], steps, lots=lots, **shared)
 
     def smallest_lot(self, attribute: str | None) -> tuple[int, str] | None:
         """The fewest test rows that share a value of an attribute, and what they are called; None where that is not counted."""
@@ -113,8 +169,23 @@ class DrawCounts:
                 lots += [(int(count), f"{attribute} {value!r} of set {name!r}") for value, count in values if count]
         return min(lots, default=None)
 
+    def report(self, names: tuple[str, str, str], split: Mapping[str, Any]) -> DrawReport:
+        """What a plan tells of the draw; `names`: the data set, the shift and the size."""
+        by_role = {role: [name for name, item in split["sets"].items() if item["role"] == role] for role in ("test", "validation")}
+        test, validation = ((role if role in found else next(iter(found), "")) for role, found in by_role.items())
+        return DrawReport(
+            *names,
+            train_rows=self.train_rows,
+            validation_rows=self.set_rows.get(validation, 0),
+            test_rows=self.set_rows[test],
+            train_shared=round(self.train_shared, 4),
+            cells=self.by_name(),
+            matching=_matching(split, self.study_cells),
+            warnings=tuple(self.warnings),
+        )
 
-def matching_of(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, list[str]]]:
+
+def _matching(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, list[str]]]:
     """For each spurious correlation of the draw: the values that go with each class."""
     out = {}
     for component in split["shift"]:

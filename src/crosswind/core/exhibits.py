@@ -1,0 +1,116 @@
+"""What a job may leave to be looked at: bars, pictures and tables by name. They are kept as JSON, and reports draw them.
+
+An exhibit decides no number: it is in no key and in no score.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILE = "exhibits.json"
+"""The file of a job's folder that holds its exhibits."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Numbers by name, such as a histogram's counts by bin: `values` in the order in which they are drawn, `unit` what they are."""
+
+    values: Mapping[str, float]
+    unit: str
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.values or not all(math.isfinite(value) for value in self.values.values()):
+            raise ValueError("bars need at least one number, all finite")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image, uint8 [h, w, 3] or [h, w] for grey."""
+
+    pixels: NDArray[np.uint8] = field(repr=False)
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        shape = self.pixels.shape
+        if self.pixels.dtype != np.uint8 or len(shape) not in (2, 3) or len(shape) == 3 and shape[2] != 3 or 0 in shape:
+            raise ValueError(f"a picture is uint8 [h, w, 3] or [h, w], not {self.pixels.dtype} {shape}")
+
+    @property
+    def png(self) -> bytes:
+        """The image as a PNG file."""
+        from PIL import Image
+
+        file = io.BytesIO()
+        Image.fromarray(self.pixels).save(file, format="png")
+        return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: `columns` by name, and `rows` of texts, numbers or None."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | float | int | None]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.columns or any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError("every row of a grid has a value for each of its columns, of which there is one at least")
+
+
+Exhibit = Bars | Picture | Grid
+
+
+def write_exhibits(folder: Path, exhibits: Mapping[str, Exhibit]) -> None:
+    """Write them into a job's folder; nothing where there are none."""
+    if exhibits:
+        told = {name: _plain(item) for name, item in exhibits.items()}
+        (folder / FILE).write_text(json.dumps(told, allow_nan=False), encoding="utf-8")
+
+
+def read_exhibits(folder: Path) -> dict[str, Exhibit]:
+    """What `write_exhibits` wrote there; empty without a file. Raises `ValueError` for a file that holds something else."""
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    try:
+        return {str(name): _read(item) for name, item in json.loads(path.read_text(encoding="utf-8")).items()}
+    except (AttributeError, KeyError, TypeError, OSError, RecursionError) as error:
+        raise ValueError(f"{FILE} holds no exhibits") from error
+
+
+def _plain(item: Exhibit) -> dict[str, Any]:
+    if isinstance(item, Bars):
+        values = {name: float(value) for name, value in item.values.items()}
+        return {"kind": "bars", "values": values, "unit": item.unit, "caption": item.caption}
+    if isinstance(item, Grid):
+        return {"kind": "grid", "columns": list(item.columns), "rows": [list(row) for row in item.rows], "caption": item.caption}
+    return {"kind": "picture", "png": base64.b64encode(item.png).decode("ascii"), "caption": item.caption}
+
+
+def _read(told: Mapping[str, Any]) -> Exhibit:
+    caption = str(told["caption"])
+    if told["kind"] == "bars":
+        return Bars({str(name): float(value) for name, value in told["values"].items()}, str(told["unit"]), caption)
+    if told["kind"] == "grid":
+        rows = [[value if isinstance(value, str | int | float | None) else str(value) for value in row] for row in told["rows"]]
+        return Grid([str(name) for name in told["columns"]], rows, caption)
+    if told["kind"] != "picture":
+        raise KeyError(told["kind"])
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode(told["png"], validate=True)), formats=["PNG"]) as image:
+        if image.width * image.height > 2**24:
+            raise ValueError("a picture of an exhibit has more than 16 million pixels")
+        return Picture(np.asarray(image.convert("RGB")), caption)

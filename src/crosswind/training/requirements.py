@@ -1,0 +1,339 @@
+"""What a method requires of the rows, batches and settings of a run, and what its reader must be warned of.
+
+A plan knows the rows by their counts, a run by the rows themselves. Both describe them as a `Pairing` and ask `refuse` and
+`warnings_of`, so that each rule stands once. Nothing here imports torch at the top: planning asks too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, NeedsError
+from crosswind.core.knobs import Limit, Needs
+from crosswind.core.registry import facts, listing
+from crosswind.core.types import InputSpec, canonical
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import split_rows, training_keys
+from crosswind.methods.base import Info, Method
+from crosswind.training.selection import RULES, Selection
+from crosswind.training.settings import ModelSpec, TrainingSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crosswind.shifts.split import RowSet, Split
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A method at its settings, and what a run gives it.
+
+    `steps`: the largest number of steps of the run. `environment_rows` and `group_rows`: training rows of each environment and of
+    each group (cell of label and attributes), 0 where training shows none; those drawn at every visit as expected.
+    `environment_tables`: training rows by class (axis 0) and by environment (axis 1), and by each attribute that makes
+    environments; `group_table`: by class and group. `sampler`: the study's, "uniform" where rows are drawn alike;
+    `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never draws one. `input`: a row as
+    the method gets it, None where it is not known. `models`: those that it is run with, by label.
+    `attributes`: the names that `groups` and `environments` may have. `lots`: the smallest number of test rows that the method
+    adapts to at once, and their name; None where it does not adapt.
+    """
+
+    needs: Needs
+    limit: Limit | None
+    knobs: Mapping[str, Any]
+    batch: int
+    steps: int
+    environment_rows: Sequence[float]
+    group_rows: Sequence[float]
+    environment_tables: Sequence[NDArray[np.float64]] = ()
+    group_table: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    sampler: str = "uniform"
+    undrawn_environments: Sequence[str] = ()
+    undrawn_groups: Sequence[str] = ()
+    input: InputSpec | None = None
+    models: Mapping[str, ModelSpec] = field(default_factory=dict)
+    attributes: Sequence[str] = ()
+    lots: tuple[int, str] | None = None
+
+    @property
+    def environments(self) -> list[float]:
+        """Training rows of the environments that have any."""
+        return [count for count in self.environment_rows if count > 0]
+
+    @property
+    def even(self) -> bool:
+        """Whether each batch holds equal shares of two environments or more."""
+        return self.needs.sampler == "per-environment" and len(self.environments) > 1
+
+    @property
+    def spread(self) -> str:
+        """The setting with which rows of one environment are compared with each other, `form = covariance`; empty where none."""
+        return next((f"{name} = {value}" for name, value in self.needs.spread.items() if self.knobs.get(name) == value), "")
+
+    @property
+    def environments_are_classes(self) -> bool:
+        """Whether environments nearly tell classes, or classes environments: then aligning environments erases the label.
+
+        It is so where one of Goodman and Kruskal's two lambdas is above 0.8 in one of the tables. With two even classes and
+        environments, 0.8 is nine rows in ten.
+        """
+        return any(max(_fewer_errors(rows), _fewer_errors(rows.T)) > 0.8 for rows in self.environment_tables)
+
+
+def _fewer_errors(rows: NDArray[np.float64]) -> float:
+    """Goodman and Kruskal's lambda: the share of wrong guesses of axis 0 by its commonest that knowing axis 1 spares."""
+    wrong = rows.sum() - rows.sum(axis=1).max()
+    spared = rows.max(axis=0).sum() - rows.sum(axis=1).max()
+    return float(spared / wrong) if wrong else 0.0
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------------------
+
+
+def refuse(pairing: Pairing, where: str, path: str) -> None:
+    """Refuse rows, models, batches and steps that leave the method nothing to do, or make it another one in silence.
+
+    Raises `NeedsError` that begins with `where`, and `InputError` on a knob, named `path.knob`.
+    """
+    needs, batch, given = pairing.needs, pairing.batch, pairing.input
+    for wanted, what, rows in (
+        (needs.groups, "groups", pairing.group_rows),
+        (needs.environments, "environments", pairing.environment_rows),
+    ):
+        have = sum(count > 0 for count in rows)
+        if wanted and have < 2:
+            valid = f" (valid: {', '.join(pairing.attributes)})" if pairing.attributes else ""
+            raise NeedsError(f"{where} needs at least two {what} with training rows, and there is {have}; change '{what}'{valid}")
+    if needs.sampler == "per-environment" and batch < len(pairing.environments):
+        raise NeedsError(
+            f"{where} needs a row of each of the {len(pairing.environments)} environments in a batch, and training.batch is "
+            f"{batch}; make it larger, or change 'environments'"
+        )
+    if needs.channels and given is not None and (given.kind != "image" or given.shape[2] not in needs.channels):
+        many = " or ".join(str(number) for number in needs.channels)
+        raise NeedsError(f"{where} needs images of {many} channels, and is given {given}")
+    for label, model in pairing.models.items():
+        _refuse_model(needs, label, model, where)
+    if needs.pairs:
+        raise NeedsError(f"{where} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
+    if batch < needs.rows:
+        raise NeedsError(f"{where} needs batches of at least {needs.rows} rows, and training.batch is {batch}")
+    if needs.sampler == "per-environment" and pairing.undrawn_environments:
+        raise NeedsError(
+            f"{where} draws every environment in equal shares, and the sampler {pairing.sampler} never draws a row of "
+            f"environment {_shown(pairing.undrawn_environments)}; choose another 'sampler' (valid: uniform, balanced, reweight "
+            "to a test law that has them all, a mixture above 0 and below 1), or other 'environments'"
+        )
+    if pairing.spread:
+        _refuse_spread(pairing, where)
+    for name, at in needs.switch_steps(pairing.knobs, pairing.steps).items():
+        if at >= pairing.steps > 0:
+            raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
+
+
+def _refuse_model(needs: Needs, label: str, model: ModelSpec, where: str) -> None:
+    """What a model does not declare is not held against it."""
+    form = facts("models", model.name).built
+    if form is None:
+        return
+    if needs.channels and form.of and model.knobs[form.of]:
+        raise NeedsError(f"{where} needs images, and {label!r} is trained on the features of another model")
+    norm = form.norm_of(model.knobs)
+    if needs.norm and norm and norm != needs.norm:
+        fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
+        raise NeedsError(
+            f"{where} needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
+            f"name the models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
+        )
+
+
+def _refuse_spread(pairing: Pairing, where: str) -> None:
+    batch, present, setting = pairing.batch, len(pairing.environments), pairing.spread
+    if not pairing.needs.environments:
+        if batch < 4:
+            raise NeedsError(f"{where} needs batches of at least 4 rows at {setting}, and training.batch is {batch}")
+        return
+    if batch < 2 * present:
+        raise NeedsError(
+            f"{where} compares rows of one environment at {setting}, so a batch must hold two of each of the {present}, and "
+            f"training.batch is {batch}"
+        )
+    several = sum(count > 1 for count in pairing.environments)
+    if several < 2:
+        raise NeedsError(
+            f"{where} needs two environments with at least two training rows at {setting}, and "
+            f"{several if several else 'none'} of the {present} has them"
+        )
+
+
+def check_run(
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    settings: TrainingSettings,
+    pairing: Pairing,
+) -> None:
+    """Refuse what the method cannot be trained on: `NeedsError`, `InputError`, `DataError`, each naming what is wrong."""
+    from crosswind.training.device import check_device
+
+    refuse(pairing, f"method {method.registered_name!r}", "method")  # type: ignore[attr-defined]
+    own = images[split.train.source].input
+    for name, rows in {**split.validation, **split.evaluation}.items():
+        other = images[rows.source].input
+        if other != own:
+            raise DataError(f"set {name!r} has {other} from {rows.source!r}, training has {own}: make them alike")
+    check_device(settings.device)
+    knob = method.needs.adapts
+    if knob and getattr(method, knob) is not None:
+        for rows in split.evaluation.values():
+            images[rows.source].attribute(getattr(method, knob), f"method.{knob}")
+
+
+def check_stages(name: str, needs: Needs, stages: Sequence[str]) -> None:
+    """Refuse a model without a stage whose features the method reads. Raises `NeedsError`."""
+    for tap in needs.taps:
+        if tap not in stages:
+            raise NeedsError(f"method {name!r} reads the stage {tap!r}, the model has {', '.join(stages)}")
+
+
+# -- what is warned of --------------------------------------------------------------------------------------------------------
+
+
+def warnings_of(pairing: Pairing) -> list[str]:
+    """How the method may miss its own end, in words that go on from its name, such as "weighs groups, but ..."."""
+    needs, present = pairing.needs, len(pairing.environments)
+    found = []
+    if needs.sampler == "per-environment" and present < 2:
+        found.append("compares environments, but here all training rows are of one, so it compares parts of it")
+    if pairing.limit is not None and (place := pairing.limit.reached(pairing.knobs)):
+        values = ", ".join(f"{name} = {value if isinstance(value, str) else canonical(value)}" for name, value in place.items())
+        found.append(f"is {pairing.limit.equals} at {values}")
+    if (needs.environments or pairing.even) and pairing.environments_are_classes:
+        found.append("aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label")
+    if pairing.even:
+        if needs.spread and needs.environments and pairing.batch < 2 * present:
+            found.append(
+                f"measures environments by their rows in a batch, and training.batch {pairing.batch} holds a single row of some of "
+                f"the {present}"
+            )
+        if single := sum(count == 1 for count in pairing.environments):
+            found.append(f"has {single} of {present} environments with a single training row, which each batch repeats")
+    if needs.groups:
+        found += _group_warnings(pairing)
+    if pairing.sampler != "uniform" and (pairing.even or (needs.sampler == "balanced" and pairing.sampler != "balanced")):
+        what = "environments" if pairing.even else "groups"
+        found.append(f"draws {what} in equal shares, so the sampler {pairing.sampler} decides only among the rows of each")
+    return [*found, *_lot_warning(pairing.lots)]
+
+
+def _group_warnings(pairing: Pairing) -> list[str]:
+    found = []
+    # Without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
+    missing = pairing.undrawn_groups
+    if missing:
+        found.append(f"cannot weigh groups of which the sampler {pairing.sampler} never draws a row: {_shown(missing)}")
+    if sum(not count > 0 for count in pairing.group_rows) > len(missing):
+        found.append("cannot weigh groups that training does not show")
+    if any(count == 1 for count in pairing.group_rows):
+        found.append("draws groups evenly, and some have a single training row, which is repeated")
+    if ((pairing.group_table > 0).sum(axis=1) <= 1).all():
+        found.append("weighs groups, but every class has training rows of one group only, so it weighs classes")
+    return found
+
+
+def _lot_warning(lot: tuple[int, str] | None) -> list[str]:
+    if lot is None or lot[0] > 1:
+        return []
+    return [f"adapts to {lot[1]}, which is a single test row, by the statistics of that row alone"]
+
+
+def _shown(names: Sequence[str]) -> str:
+    return repr(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def run_warnings(
+    method: Method,
+    split: Split,
+    info: Info,
+    pairing: Pairing,
+    state: Mapping[str, Tensor],
+    selections: Mapping[str, Selection],
+    start: int,
+) -> dict[str, list[str]]:
+    """For each selection rule what the reader of its numbers must be told, a sentence each: what the method found out itself, what
+    its rows say, and what the rule took.
+
+    `state` is that at the end; `start`: the first step from after the method's last switch, 0 where it has none.
+    """
+    name = method.registered_name  # type: ignore[attr-defined]
+    own = method.doubts(dict(state))
+    found = warnings_of(pairing)
+    if not any(text.startswith("is ") for text in found) and changes_nothing(method, info.input_shape):
+        found.append("changes no picture of this size at these settings: tried on noise, all stayed as they were")
+    if own:
+        # It knows better why it is another method.
+        found = [text for text in found if not text.startswith(("is ", "compares environments"))]
+    end = selections["last"].step
+    if end == 0:
+        found.append("took no step, so its networks are as they began")
+    common = [*(f"{name}: {text}" for text in own), *(f"{name} {text}" for text in found)]
+    return {rule: [*common, *_rule_warnings(method, split, info, item, end, start)] for rule, item in selections.items()}
+
+
+def changes_nothing(method: Method, shape: tuple[int, ...]) -> bool:
+    """Whether the method augments pictures, and none of some noise of this shape (c, h, w) is changed by it.
+
+    Of two kinds: levels over the whole range, which equalising the contrast leaves alone, and over half of it.
+    """
+    views = [view for view in method.views() if view is not None]
+    if not views:
+        return False
+    import torch
+
+    many = 16
+    noise = torch.randint(0, 256, (many, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    keys = training_keys(np.arange(many), 0, 0)
+    return all(torch.equal(view(x, keys), x) for view in views for x in (noise, noise // 2 + 64))
+
+
+def _rule_warnings(method: Method, split: Split, info: Info, item: Selection, end: int, start: int) -> list[str]:
+    found = []
+    if item.step < start:
+        at = method.needs.switch_steps(vars(method), info.steps)
+        knob = max(at, key=lambda name: at[name])
+        why = "as training.select_before_switch allows" if end >= start else "since the run ended there"
+        name = method.registered_name  # type: ignore[attr-defined]
+        found.append(f"{name}: {item.rule} took a step before the switch at step {at[knob]} ({knob}), {why}")
+    rule = RULES.get(item.rule)
+    if rule is not None and rule.score != "accuracy":
+        rows = split.validation[rule.set]
+        what, codes = ("group", rows.group) if rule.score == "worst_group" else ("class", rows.label)
+        if len(np.unique(codes[codes >= 0])) < 2:
+            found.append(f"{item.rule} found no second {what} in the set {rule.set}, so it chose by accuracy")
+    return found
+
+
+def lot_warnings(method: Method, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]) -> list[str]:
+    """What the reader of its predictions must be told of a method that adapts to rows, a sentence each."""
+    if not method.needs.adapts:
+        return []
+    attribute = getattr(method, method.needs.adapts)
+    lots = []
+    for name, rows in sets.items():
+        if attribute is None:
+            lots.append((len(rows.rows), f"set {name!r}"))
+            continue
+        dataset = images[rows.source]
+        base, drawn = split_rows(dataset, rows.rows)
+        derived = dataset.derived is not None and dataset.derived.name == attribute
+        codes = drawn if derived else dataset.table.column(attribute)[base].astype(np.int64)
+        values = dataset.attribute(attribute).values
+        lots += [
+            (int(count), f"{attribute} {values[code]!r} of set {name!r}") for code, count in enumerate(np.bincount(codes)) if count
+        ]
+    return [f"{method.registered_name} {text}" for text in _lot_warning(min(lots, default=None))]  # type: ignore[attr-defined]

@@ -1,0 +1,115 @@
+"""Exhibits: what a method leaves to be looked at is kept with its run, drawn by the page, and in no number."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crosswind as cw
+from crosswind.core.exhibits import FILE, Bars, Exhibit, Grid, Picture, read_exhibits, write_exhibits
+from crosswind.core.knobs import Limit
+from crosswind.core.registry import forget, register
+from crosswind.methods.base import Info, Method, State
+from crosswind.reports.gather import gather
+from crosswind.reports.page import study_page
+from crosswind.studies.store import Store
+
+STUDY: dict[str, Any] = {
+    "name": "exhibits",
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+    "shifts": {"none": []},
+    "models": ["mlp"],
+    "methods": ["erm", "groupdro"],
+    "training": {"steps": 4, "validate_every": 4, "batch": 32},
+    "seeds": 1,
+}
+EVERY: dict[str, Exhibit] = {
+    "exits": Bars({"first": 3, "last": 0.5}, "rows", "Where rows left."),
+    "traversal": Picture(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), "One factor at a time."),
+    "pairs": Grid(["name", "value"], [["a", 1], ["b", None]], "Two of them."),
+}
+
+
+def page_of(out: Path) -> str:
+    with Store.open(out) as store:
+        return study_page([gather(store, "exhibits")], "out")
+
+
+def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
+    write_exhibits(tmp_path, {})
+    assert not list(tmp_path.iterdir()) and read_exhibits(tmp_path) == {}
+    write_exhibits(tmp_path, EVERY)
+    found = read_exhibits(tmp_path)
+    assert list(found) == list(EVERY) and found["exits"] == EVERY["exits"] and found["pairs"] == EVERY["pairs"]
+    picture = found["traversal"]
+    assert isinstance(picture, Picture) and np.array_equal(picture.pixels, EVERY["traversal"].pixels)  # type: ignore[union-attr]
+    whole = (tmp_path / FILE).read_text()
+    for damaged in (
+        "",
+        "[]",
+        '{"a": 1}',
+        whole[:-5],
+        whole.replace('"kind": "bars"', '"kind": "pie"'),
+        whole.replace("iVBOR", "AAAAA"),
+    ):
+        (tmp_path / FILE).write_text(damaged)
+        with pytest.raises((ValueError, OSError)):
+            read_exhibits(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Bars({}, "rows"),
+        lambda: Bars({"a": float("nan")}, "rows"),
+        lambda: Picture(np.zeros((2, 2, 4), dtype=np.uint8)),
+        lambda: Picture(np.zeros((2, 2), dtype=np.float32)),  # type: ignore[arg-type]
+        lambda: Grid(["a"], [[1, 2]]),
+    ],
+)
+def test_what_cannot_be_drawn_is_no_exhibit(make: Any) -> None:
+    with pytest.raises(ValueError):
+        make()
+
+
+def test_the_weights_of_groups_are_on_the_page_and_in_no_number(tmp_path: Path) -> None:
+    found = cw.run_study(STUDY, tmp_path / "out", workers=0)
+    folders = {
+        json.loads(path.read_text())["kind"] for path in (tmp_path / "out").rglob("job.json") if (path.parent / FILE).exists()
+    }
+    assert folders == {"fit", "score"} and len(list((tmp_path / "out").rglob(FILE))) == 2, "of GroupDRO, and of no other"
+    assert not any("weight" in name for row in found.rows for name in row["metrics"])
+    files = sorted((tmp_path / "out").rglob(FILE))
+    weights = read_exhibits(files[0].parent)["group weights"]
+    assert isinstance(weights, Bars) and len(weights.values) == 30 and sum(weights.values.values()) == pytest.approx(1)
+    page = page_of(tmp_path / "out")
+    assert "groupdro under none, seed 0: group weights" in page and "digit=3, ink=red" in page
+    for path in files:
+        path.write_text("{")  # damaged: `crosswind check` names it, the page does without
+    assert "group weights" not in page_of(tmp_path / "out")
+
+
+def test_every_kind_is_drawn(tmp_path: Path) -> None:
+    try:
+
+        @register("shows-all", kind="method")
+        @dataclass(frozen=True)
+        class ShowsAll(Method):
+            """ERM that shows."""
+
+            limit = Limit.none("a test")
+
+            def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
+                return EVERY
+
+        cw.run_study({**STUDY, "methods": ["erm", "shows-all"]}, tmp_path / "out", workers=0)
+        page = page_of(tmp_path / "out")
+    finally:
+        forget("methods", "shows-all")
+    assert 'src="data:image/png;base64,' in page and "One factor at a time." in page
+    assert "Where rows left." in page and "Two of them." in page
