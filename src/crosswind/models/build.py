@@ -134,7 +134,6 @@ class Backbone(ABC):
         `input`: what a row is, after `encoder`. Names are those of the classes, or `unnamed` where outputs stand for none.
         """
 
-    @property
     def encoder_draws(self) -> bool:
         """Whether `encoder` depends on the seed."""
         return False

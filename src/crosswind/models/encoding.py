@@ -29,7 +29,7 @@ def encoded(
     backbone = make_backbone(name, knobs, spec)
     if type(backbone).encoder is Backbone.encoder:
         return dataset
-    place = [seed if backbone.encoder_draws else None, device.partition(":")[0], precision]
+    place = [seed if backbone.encoder_draws() else None, device.partition(":")[0], precision]
     told = canonical([name, type(backbone).version, dict(knobs), *place])
     if ("encoded", told) in dataset.cache:
         known: AttributedDataset = dataset.cache["encoded", told]

@@ -53,7 +53,6 @@ class LinearProbe(Backbone):
         parts: dict[str, nn.Module] = {"flatten": FlattenChannelsLast(), "fc": nn.Linear(width, len(class_names))}
         return Model(parts, stages={"input": ("flatten",)}, pool=(), head="fc", width=width)
 
-    @property
     def encoder_draws(self) -> bool:
         """See `Backbone.encoder_draws`."""
         return self.weights is None

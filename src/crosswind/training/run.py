@@ -1,0 +1,336 @@
+"""One run of the training loop: its stages, steps, validations, checkpoints and predictions.
+
+A run's randomness is a function of seed, stage and step, so a stopped run goes on with the same bits from tensors and numbers
+alone. The training loss is read at validations only; between them nothing waits for the device.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from crosswind.core.errors import RunError
+from crosswind.core.seeds import torch_seed
+from crosswind.core.types import Predictions
+from crosswind.data.dataset import AttributedDataset
+from crosswind.methods.base import Info, Loss, Method, Stage
+from crosswind.models.build import Model
+from crosswind.models.encoding import encoded
+from crosswind.training import checkpoint as files
+from crosswind.training.cuda_graphs import Steps
+from crosswind.training.identity import identity, pairing_of, smallest_lot
+from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.metering import Meter, finished_work
+from crosswind.training.predicting import predict, predict_adapted, score
+from crosswind.training.requirements import check_stages, lot_warnings, run_warnings
+from crosswind.training.selection import Selector, Stopper, start_of
+from crosswind.training.settings import ModelSpec, TrainingSettings
+from crosswind.training.tools import RunTools
+from crosswind.training.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet, Split
+    from crosswind.training.profiling import Profile
+
+
+Report = Callable[[dict[str, Any]], object]
+
+
+Sets = Mapping[str, AttributedDataset]
+
+
+def given_sets(images: Sets, model: ModelSpec, settings: TrainingSettings, seed: int) -> dict[str, AttributedDataset]:
+    """The data sets as the model takes them."""
+    told = model.name, model.knobs, seed, settings.device, settings.precision
+    return {name: encoded(dataset, *told) for name, dataset in images.items()}
+
+
+class Run:
+    """A method in training; `train`, then `result`."""
+
+    def __init__(
+        self,
+        method: Method,
+        split: Split,
+        images: Mapping[str, AttributedDataset],
+        model: ModelSpec,
+        settings: TrainingSettings,
+        seed: int,
+        checkpoint: Path | None,
+        progress: Report | None,
+        info: Info,
+        base: Mapping[str, Tensor] | None,
+        rules: Sequence[str],
+        meter: Meter,
+        profile: Profile | None,
+    ) -> None:
+        self.rules, self.model = rules, model
+        self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
+        self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
+        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
+        training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
+        self.tools = RunTools(method, info, model, settings, seed, self.rows, training, base)
+        made = self.tools.modules.get("model")
+        if isinstance(made, Model):
+            check_stages(method.registered_name, method.needs, made.stages)  # type: ignore[attr-defined]
+        self.validation = {
+            name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
+        }
+        self.identity = identity(method, split, images, model, settings, seed, base, rules)
+        self.index = -1  # of the stage
+        self.stage = Stage()
+        self.step = 0  # steps done in the stage
+        self.before = 0  # steps done in earlier stages
+        self.validations = 0
+        self.stage_over = True
+        self.over = False
+        self.status = "finished"
+        self.history: list[dict[str, Any]] = []
+        self.snapshots: dict[int, dict[str, Tensor]] = {}
+        self.said: dict[int, dict[str, Predictions]] = {}  # of validation sets, at the steps of the snapshots
+        self.taken: dict[str, int] = {}  # the step of every rule, once training is over
+        self._follow()
+        self.logged: dict[str, list[Tensor]] = {}
+        meter.watch(self.rows, *self.validation.values())
+        self._resume()
+
+    # -- training ----------------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Stage after stage until the method names no further one, from the checkpoint if there is one."""
+        while not self.over:
+            with self.meter.part("step"):
+                ended = self.stage_over and not self._begin_next()
+            if ended:
+                self.over = True
+                self._save()
+                return
+            self._train_stage()
+
+    def _begin_next(self) -> bool:
+        if self.index >= 0 and self.stage.end == "best":
+            best = self.selector.selections.get("best-id")
+            if best is None:
+                raise RunError(f"stage {self.stage.name!r} ends with its best weights, but there is no validation to tell them by")
+            self.tools.load_weights(self.snapshots[best.step])
+        torch.default_generator.manual_seed(torch_seed(self.seed, "stage", self.index + 1))
+        self.tools.train(False)
+        self.tools.last = self.stage if self.index >= 0 else None
+        stage = self.method.stage(self.index + 1, self.tools)
+        if stage is None:
+            if self.index < 0:
+                raise RunError("the method names no stage")
+            return False
+        self.tools.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
+        self.index, self.stage, self.stage_over = self.index + 1, stage, False
+        self.before, self.step, self.validations = self.before + self.step, 0, 0
+        self.snapshots, self.said = {}, {}
+        self._follow()
+        self.rows.begin(stage)
+        return True
+
+    def _follow(self) -> None:
+        """Selection and stop rule of the stage, as they begin."""
+        settings, stage = self.settings, self.stage
+        start = start_of(self.method.switch_steps(self.info.steps), self.length)
+        self.start = self.before + start if start else 0  # the first step after the last switch, counted over all stages
+        sets = list(self.validation) if stage.validate else []
+        self.selector = Selector(sets, self.rules, 0 if settings.select_before_switch else self.start)
+        self.stopper = Stopper(settings.patience if stage.patience is None else stage.patience, settings.stop_at, self.start)
+
+    @property
+    def length(self) -> int:
+        """Steps of the stage, at most."""
+        return self.info.steps if self.stage.steps is None else self.stage.steps
+
+    def _train_stage(self) -> None:
+        length, every, tools = self.length, self.settings.validate_every, self.tools
+        steps = Steps(self.method, tools, self.settings.device, length)
+        clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
+        tools.train()
+        if length == 0:
+            self._validate()
+        ended = clock()
+        while not self.stage_over:
+            if profile is not None:
+                profile.step_begins()
+                ended = clock()
+            batch = self.rows.batch(self.step, length)
+            ready = clock()
+            self._log(steps.take(batch, torch_seed(self.seed, "step", self.stage.name, self.step)))
+            self.step += 1
+            seconds["data"] += ready - ended
+            ended = clock()
+            seconds["step"] += ended - ready
+            fitted = self._fitted()
+            if fitted or self.step % every == 0 or self.step >= length:
+                self._validate(fitted)
+                ended = clock()
+
+    def _fitted(self) -> bool:
+        """Whether a pass over the training rows has ended and so many of them are right that the run stops."""
+        wanted = self.settings.fit_at
+        if wanted is None or not self.stage.stop or self.step % math.ceil(self.info.steps_per_epoch):
+            return False
+        with self.meter.part("evaluation", "validation"):
+            said = self.tools.predict()
+            answers = said.label if said.logits is None else said.logits.argmax(1)
+            assert answers is not None
+            return float(torch.eq(answers, self.tools.y.cpu()).double().mean()) >= wanted
+
+    def _log(self, loss: Loss) -> None:
+        self.logged.setdefault("loss", []).append(loss.total.detach())
+        for name, term in loss.terms.items():
+            self.logged.setdefault(name, []).append(term.detach())
+
+    # -- validation --------------------------------------------------------------------------------------------------------
+
+    def _validate(self, fitted: bool = False) -> None:
+        self.meter.settle("data")
+        with self.meter.part("step"):
+            finished_work(self.settings.device)
+            means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
+        self.logged = {}
+        total = self.before + self.step
+        with nullcontext() if self.profile is None else self.profile.validation(), self.meter.part("evaluation", "validation"):
+            said = self._say(predict, self.validation) if self.stage.validate else {}
+            scores = {name: score(found) for name, found in said.items()}
+            self.selector.offer(total, scores)
+            self._keep_snapshots(total, said)
+        stopped = self.stage.stop and "validation" in scores and self.stopper.offer(total, scores["validation"].accuracy)
+        if not all(math.isfinite(value) for value in means.values()):
+            self.status, self.over = "diverged", True
+        self.stage_over = stopped or fitted or self.over or self.step >= self.length
+        self.history.append(
+            {
+                "stage": self.stage.name,
+                "step": total,
+                "train": {name: _finite(value) for name, value in means.items()},
+                "validation": {name: {"accuracy": _finite(s.accuracy), "loss": _finite(s.loss)} for name, s in scores.items()},
+                "seconds": self.meter.total(),
+            }
+        )
+        self.validations += 1
+        if self.stage_over or self.validations % self.settings.checkpoint_every == 0:
+            self._save()
+        if self.progress is not None:
+            accuracy = scores["validation"].accuracy if "validation" in scores else None
+            self.progress({"stage": self.stage.name, "step": total, "steps": self.before + self.length, "accuracy": accuracy})
+
+    def _say(self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+        given = self.method, self.tools.modules, self.tools.state
+        return {name: how(*given, rows, self.settings) for name, rows in sets.items()}
+
+    def _keep_snapshots(self, total: int, said: dict[str, Predictions]) -> None:
+        wanted = self.selector.steps
+        # Only the last validation's weights are at hand; every other step that a rule takes was kept when it was that.
+        self.snapshots = {step: kept for step, kept in self.snapshots.items() if step in wanted}
+        self.said = {step: kept for step, kept in self.said.items() if step in wanted} | {total: said}
+        self.snapshots[total] = {key: value.detach().to("cpu", copy=True) for key, value in self.tools.weights().items()}
+
+    # -- checkpoint --------------------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        if self.path is not None:
+            with self.meter.part("waiting"):
+                self._write(self.path)
+
+    def _write(self, path: Path) -> None:
+        tensors = {**self.tools.weights(), **self.tools.gathered()}
+        for step, kept in self.snapshots.items():
+            tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
+        tensors |= files.stage_tensors(self.stage)
+        values = {
+            "identity": self.identity,
+            "stage": files.stage_values(self.stage),
+            "selector": self.selector.save(),
+            "stopper": [self.stopper.best if math.isfinite(self.stopper.best) else None, self.stopper.waited],
+            "seconds": self.meter.saved(),
+            **{key: getattr(self, key) for key in _NUMBERS},
+        }
+        files.save(path, tensors, values)
+
+    def _resume(self) -> None:
+        found = None if self.path is None else files.load(self.path)
+        if found is None:
+            return
+        tensors, values = found
+        if values.get("identity") != self.identity:
+            raise RunError(f"checkpoint {self.path.name!r} belongs to another run; remove it to begin anew")  # type: ignore[union-attr]
+        for key in _NUMBERS:
+            setattr(self, key, values[key])
+        self.meter.restore(values["seconds"])
+        self.stage = files.stage_from(values["stage"], tensors)
+        self.tools.load_weights(tensors)
+        self.tools.begin(self.stage, fresh=False)
+        self.tools.load_gathered(tensors)
+        for name, value in tensors.items():
+            if name.startswith("snapshot/"):
+                _, step, key = name.split("/", 2)
+                self.snapshots.setdefault(int(step), {})[key] = value
+        self._follow()
+        self.selector.restore(values["selector"])
+        best, self.stopper.waited = values["stopper"]
+        self.stopper.best = -math.inf if best is None else best
+        self.rows.begin(self.stage)
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+
+    def result(self) -> Trajectory:
+        """Predictions of every set by every rule, each distinct snapshot predicted with once."""
+        selections = self.selector.selections
+        state = dict(self.tools.state)  # as it is at the end, before earlier weights are looked at
+        self.taken = {rule: item.step for rule, item in selections.items()}
+        with self.meter.part("evaluation"):
+            # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
+            steps = sorted(self.selector.steps)
+            by_step = {step: self.said.get(step) or self._at(step, predict, self.validation) for step in steps}
+            answers, doubts = self._answers(self.split.evaluation, self.images)
+        predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
+        taken = self.before + self.step
+        self.meter.images += taken * self.settings.batch
+        cost = {**self.meter.cost(), "steps": float(taken)}
+        frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
+        pairing = pairing_of(self.method, self.split, self.info)
+        told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
+        told = {rule: [*own, *doubts] for rule, own in told.items()}
+        ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
+        # A state that is no longer finite shows nothing.
+        return Trajectory(*ended, {} if self.status == "diverged" else self.method.exhibits(self.info, state))
+
+    def answer(
+        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+    ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
+        """See `Answer`."""
+        return self._answers(sets, given_sets(images, self.model, self.settings, self.seed))
+
+    def _answers(
+        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+    ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
+        """`answer` for data sets as the model takes them. Each distinct snapshot predicts once."""
+        if not sets:
+            return {rule: {} for rule in self.taken}, []
+        rows = {name: EvaluationRows(item, images[item.source], self.settings, resident=False) for name, item in sets.items()}
+        self.meter.watch(*rows.values())
+        how = predict_adapted if self.method.needs.adapts else predict
+        by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
+        told = lot_warnings(self.method, smallest_lot(self.method, sets, images))
+        return {rule: by_step[step] for rule, step in self.taken.items()}, told
+
+    def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+        self.tools.load_weights(self.snapshots[step])
+        return self._say(how, sets)
+
+
+_NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
