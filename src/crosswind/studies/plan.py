@@ -139,13 +139,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
                 refuse(pairing, f"{where}:", where)
                 for text in warnings_of(pairing):
                     warnings.setdefault(f"{method.label} {text}", {})[point.title] = None
-        common = {
-            "format": FORMAT,
-            "data": {name: values[name] for name in used},
-            "main": point.data,
-            "split": split,
-            "threads": 1,
-        }
+        common = {"format": FORMAT, "data": {name: values[name] for name in used}, "main": point.data, "split": split, "threads": 1}
         if others_than_accuracy:
             common["rules"] = others_than_accuracy
         common_key = {**common, "data": {name: keyed[name] for name in used}}
