@@ -7,7 +7,6 @@ far as that goes without touching data; `crosswind.studies.plan` checks the rest
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -334,8 +333,3 @@ def json_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Crosswind study"
     return schema
-
-
-def study_path(word: str) -> Path:
-    """The file of a study given by path or shipped name."""
-    return find_study(word)[1]
