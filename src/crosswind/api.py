@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from crosswind.studies.scheduler import Progress, Summary
     from crosswind.training.trajectory import Trajectory
 
-__all__ = ["StudyResults", "audit", "evaluate", "load", "prepare", "run_study", "split", "train"]
-
 
 def load(source: str, **options: Any) -> AttributedDataset:
     """A data set by the name of its source, such as `load("digits")` or `load("table", path="birds.csv", images="birds")`.
@@ -104,11 +102,10 @@ def split(
     validation rows where the draw leaves a choice: with "all" and no shift every seed trains on the same. Rows that show
     one picture have one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
     """
-    law = parse_shift([] if shift is None else shift, "shift") if not isinstance(shift, Shift) else shift
     plan = SplitPlan(
         label=label,
         attributes=tuple(attributes),
-        shift=law,
+        shift=parse_shift(shift),
         draw=parse_draw(draw, "draw"),
         roles=Roles(test=test, validation=validation, official=None),
         sets=dict(sets) if sets is not None else default_sets(),
@@ -236,9 +233,9 @@ def run_study(
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
     from crosswind.reports.gather import gather
-    from crosswind.studies.plan import make_plan
+    from crosswind.studies.plan import make_plan, plan_of
     from crosswind.studies.running import check_ready, run_plan
-    from crosswind.studies.spec import load_study, study_from, study_path
+    from crosswind.studies.spec import study_from
     from crosswind.studies.store import Store
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
@@ -249,7 +246,7 @@ def run_study(
     if isinstance(study, Mapping):
         planned = make_plan(study_from(study, scale=scale, settings=settings))
     else:
-        planned = make_plan(load_study(str(study), scale, settings), study_path(str(study)).parent)
+        planned = plan_of(str(study), scale, settings)
     check_ready(planned, workers or 1)
     name = planned.study.name
     with Store.open(out, create=True) as store:

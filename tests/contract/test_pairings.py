@@ -28,6 +28,8 @@ from crosswind.shifts.split import Split, make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import study_from
+from crosswind.training import requirements
+from crosswind.training.identity import info_of, pairing_of
 from crosswind.training.loop import Trajectory, fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
@@ -378,3 +380,21 @@ def test_where_a_plan_says_that_a_method_is_another_one_it_is(method: str, setti
     if "magnitude" in settings:
         beyond: Method = load("methods", method)(**{**settings, "magnitude": 9})
         assert apart(fit(beyond, split, data, model, training, 0), plain) > 1e-6
+
+
+@pytest.mark.parametrize("name", PAIRINGS)
+def test_a_plan_and_a_run_describe_the_same_pairing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan counts and a run looks at its rows: what the rules read of both is the same."""
+    seen: list[requirements.Pairing] = []
+    monkeypatch.setattr("crosswind.studies.plan.refuse", lambda pairing, where, path: seen.append(pairing))
+    planned(PAIRINGS[name], {"erm": {}})
+    split, data, model, training = drawn(name, False)
+    run = pairing_of(ERM(), split, info_of(split, data, training), model)
+
+    def facts(pairing: requirements.Pairing) -> list[Any]:
+        tied = ((pairing.group_table > 0).sum(axis=1) <= 1).all()
+        rows = [sorted(count for count in counts if count > 0) for counts in (pairing.environment_rows, pairing.group_rows)]
+        undrawn = sorted(pairing.undrawn_environments), len(pairing.undrawn_groups)
+        return [pairing.batch, pairing.steps, pairing.sampler, pairing.environments_are_classes, tied, *rows, *undrawn]
+
+    assert facts(seen[0]) == facts(run)

@@ -103,3 +103,10 @@ def test_schema_names_every_field_and_says_what_it_is() -> None:
         assert all(item.get("description") or "$ref" in str(item) for item in part["properties"].values()), part["title"]
     assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
     assert set(schema["$defs"]["ClustersSpec"]["required"]) == {"features", "k"}
+
+
+def test_a_name_of_the_user_s_is_no_field() -> None:
+    """A data set called `roles` has the fields of a data set."""
+    entry = {"source": "digits", "label": "digit", "attributes": ["ink"], "optoins": {}}
+    with pytest.raises(InputError, match=r"data\.roles\.optoins: unknown field 'optoins', did you mean 'options'\?"):
+        study_from({"data": {"roles": entry}, "shifts": {"none": []}})

@@ -19,10 +19,9 @@ _COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "
 
 def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False) -> None:
     """Say what a study would run: rows of every draw, matched values, number of runs. Trains nothing."""
-    from crosswind.studies.plan import make_plan
-    from crosswind.studies.spec import load_study, study_path
+    from crosswind.studies.plan import plan_of
 
-    planned = make_plan(load_study(study, scale, settings or ()), study_path(study).parent)
+    planned = plan_of(study, scale, settings or ())
     if as_json:
         print_json(planned.to_json())
         return

@@ -44,9 +44,8 @@ def run_command(
 ) -> int:
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
     from crosswind.data.budget import memory_bytes
-    from crosswind.studies.plan import make_plan
+    from crosswind.studies.plan import plan_of
     from crosswind.studies.running import check_ready, run_plan
-    from crosswind.studies.spec import load_study, study_path
     from crosswind.studies.store import Store
 
     out = Path(out_word)
@@ -55,7 +54,7 @@ def run_command(
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
-    planned = make_plan(load_study(study, scale, settings or ()), study_path(study).parent)
+    planned = plan_of(study, scale, settings or ())
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 

@@ -130,7 +130,7 @@ def listing(room: str) -> list[Facts]:
     found = dict(_scan(room))
     for (live_room, name), cls in _LIVE.items():
         if live_room == room and name not in found:
-            found[name] = _facts_of_class(cls, room)
+            found[name] = facts_of_class(cls)
     return [found[name] for name in sorted(found)]
 
 
@@ -142,7 +142,7 @@ def facts(room: str, name: str, field: str = "name") -> Facts:
     if (room, name) not in _LIVE:
         import_named()
     if (room, name) in _LIVE:
-        return _facts_of_class(_LIVE[room, name], room)
+        return facts_of_class(_LIVE[room, name])
     raise unknown(field, room.removesuffix("s"), name, [item.name for item in listing(room)])
 
 
@@ -176,11 +176,6 @@ def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
             module = spec.name.removesuffix(".__main__") if spec is not None else Path(str(file)).stem
         found.add(module)
     return sorted(found)
-
-
-def facts_of_class(cls: type) -> Facts:
-    """The facts of a class that is already imported, for the contract test and for classes of the running program."""
-    return _facts_of_class(cls, _room_of(cls.registered_kind))  # type: ignore[attr-defined]
 
 
 def _room_of(kind: str) -> str:
@@ -347,15 +342,17 @@ def _evaluate(node: ast.expr, module: str) -> Any:
         raise InputError(module, f"line {node.lineno}: {type(error).__name__}: {error}") from None
 
 
-def _facts_of_class(cls: Any, room: str) -> Facts:
+def facts_of_class(cls: Any) -> Facts:
+    """The facts of a class that is already imported, for classes of the running program; a contract test compares both readers."""
     import inspect
 
     knobs = declarations.knobs_of(cls)
     own = {key: value for key, value in vars(cls).items() if key not in [item.name for item in knobs]}
     declared = {key: own[key] for key in _DECLARED if key in own}
-    defines = tuple(key for key, value in vars(cls).items() if inspect.isfunction(value) and not key.startswith("_"))
+    functions = [key for key, value in vars(cls).items() if inspect.isfunction(value) or isinstance(value, property)]
+    defines = tuple(key for key in functions if not key.startswith("_"))
     name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")
-    return Facts(name, kind, room, cls.__module__, cls.__qualname__, doc, knobs, defines=defines, **declared)
+    return Facts(name, kind, _room_of(kind), cls.__module__, cls.__qualname__, doc, knobs, defines=defines, **declared)
 
 
 def forget(room: str, name: str) -> None:

@@ -11,12 +11,7 @@ import re
 import signal
 from collections.abc import Iterator
 
-CAUSES = {
-    "disk": "disk full",
-    "memory": "out of memory",
-    "killed": "worker killed",
-    "system": "system error",
-}
+CAUSES = {"disk": "disk full", "memory": "out of memory", "killed": "worker killed", "system": "system error"}
 """The ways in which the machine stops a run, in the words of `crosswind status`."""
 
 _NUMBERS = {

@@ -25,7 +25,8 @@ from crosswind.studies.axes import MethodEntry, Point, estimators_of, methods_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.claims import check_claims
 from crosswind.studies.expand import check_distinct, jobs_of, source_set, without_paths
-from crosswind.studies.spec import DataSpec, SetSpec, Study
+from crosswind.studies.reading import find_study
+from crosswind.studies.spec import DataSpec, SetSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.studies.store import ROWS
 from crosswind.training.requirements import refuse, warnings_of
@@ -65,6 +66,11 @@ class Plan:
             "runs": len(self.runs),
             "warnings": list(self.warnings),
         }
+
+
+def plan_of(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
+    """Plan a study that is given by its file or shipped name, with an overlay and `key=value` settings; see `make_plan`."""
+    return make_plan(load_study(word, scale, settings), find_study(word)[1].parent)
 
 
 def make_plan(study: Study, folder: Path | None = None) -> Plan:
@@ -139,13 +145,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
                 refuse(pairing, f"{where}:", where)
                 for text in warnings_of(pairing):
                     warnings.setdefault(f"{method.label} {text}", {})[point.title] = None
-        common = {
-            "format": FORMAT,
-            "data": {name: values[name] for name in used},
-            "main": point.data,
-            "split": split,
-            "threads": 1,
-        }
+        common = {"format": FORMAT, "data": {name: values[name] for name in used}, "main": point.data, "split": split, "threads": 1}
         if others_than_accuracy:
             common["rules"] = others_than_accuracy
         common_key = {**common, "data": {name: keyed[name] for name in used}}

@@ -7,7 +7,6 @@ far as that goes without touching data; `crosswind.studies.plan` checks the rest
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -124,8 +123,7 @@ class SetSpec(_Strict):
         "'unseen' (what training leaves out), 'uniform', a shift or the name of one of ours",
     )
     draw: Any = Field(
-        default=None,
-        description="all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share",
+        default=None, description="all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share"
     )
     source: str | None = Field(default=None, description="another data set of this study")
     labels: dict[str, Value | None] | None = Field(
@@ -188,10 +186,7 @@ class Study(_Strict):
         description="name -> how training rows are drawn: equal, all, rows a cell, {total: n}, or data -> shift -> one of these",
     )
     sets: dict[Name, SetSpec] = Field(
-        default={
-            "validation": SetSpec(role="validation", law="train", draw=None),
-            "test": SetSpec(role="test", law="uniform"),
-        },
+        default={"validation": SetSpec(role="validation", law="train", draw=None), "test": SetSpec(role="test", law="uniform")},
         description="validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
     )
     groups: list[str] | None = Field(default=None, description="attributes that make groups with the label; default: the shift's")
@@ -295,12 +290,7 @@ def load_study(word: str, scale: str | None = None, settings: Sequence[str] = ()
 
 
 def study_from(
-    values: Mapping[str, Any],
-    *,
-    name: str = "study",
-    where: str = "study",
-    scale: str | None = None,
-    settings: Sequence[str] = (),
+    values: Mapping[str, Any], *, name: str = "study", where: str = "study", scale: str | None = None, settings: Sequence[str] = ()
 ) -> Study:
     """A study from plain values. `where` names the file in errors."""
     merged = dict(values)
@@ -343,8 +333,3 @@ def json_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Crosswind study"
     return schema
-
-
-def study_path(word: str) -> Path:
-    """The file of a study given by path or shipped name."""
-    return find_study(word)[1]

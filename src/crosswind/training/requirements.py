@@ -172,11 +172,7 @@ def _refuse_spread(pairing: Pairing, where: str) -> None:
 
 
 def check_run(
-    method: Method,
-    split: Split,
-    images: Mapping[str, AttributedDataset],
-    settings: TrainingSettings,
-    pairing: Pairing,
+    method: Method, split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings, pairing: Pairing
 ) -> None:
     """Refuse what the method cannot be trained on: `NeedsError`, `InputError`, `DataError`, each naming what is wrong."""
     from crosswind.training.device import check_device
