@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import crosswind as cw
 from crosswind.core.exhibits import FILE, Bars, Exhibit, Grid, Picture, read_exhibits, write_exhibits
@@ -28,9 +30,10 @@ STUDY: dict[str, Any] = {
     "training": {"steps": 4, "validate_every": 4, "batch": 32},
     "seeds": 1,
 }
+GREY = np.arange(6, dtype=np.uint8).reshape(2, 3)
 EVERY: dict[str, Exhibit] = {
     "exits": Bars({"first": 3, "last": 0.5}, "rows", "Where rows left."),
-    "traversal": Picture(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), "One factor at a time."),
+    "traversal": Picture.of(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), "One factor at a time."),
     "pairs": Grid(["name", "value"], [["a", 1], ["b", None]], "Two of them."),
 }
 
@@ -47,7 +50,10 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
     found = read_exhibits(tmp_path)
     assert list(found) == list(EVERY) and found["exits"] == EVERY["exits"] and found["pairs"] == EVERY["pairs"]
     picture = found["traversal"]
-    assert isinstance(picture, Picture) and np.array_equal(picture.pixels, EVERY["traversal"].pixels)  # type: ignore[union-attr]
+    assert isinstance(picture, Picture)
+    for pixels, png in ((np.arange(24).reshape(2, 4, 3), picture.png), (np.arange(6).reshape(2, 3), Picture.of(GREY).png)):
+        with Image.open(io.BytesIO(png)) as image:
+            assert np.array_equal(np.asarray(image), pixels)
     whole = (tmp_path / FILE).read_text()
     for damaged in (
         "",
@@ -67,8 +73,9 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
     [
         lambda: Bars({}, "rows"),
         lambda: Bars({"a": float("nan")}, "rows"),
-        lambda: Picture(np.zeros((2, 2, 4), dtype=np.uint8)),
-        lambda: Picture(np.zeros((2, 2), dtype=np.float32)),  # type: ignore[arg-type]
+        lambda: Picture.of(np.zeros((2, 2, 4), dtype=np.uint8)),
+        lambda: Picture.of(np.zeros((2, 2), dtype=np.float32)),  # type: ignore[arg-type]
+        lambda: Picture(b"GIF89a"),
         lambda: Grid(["a"], [[1, 2]]),
     ],
 )
