@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
             NeedsError,
             "needs images of 1 or 3 channels, and is given features of 6 numbers",
         ),
-        ({**texts, "methods": ["erm", "sagnet"]}, InputError, "needs a model with batch norm, and 'bag-of-words' has none"),
+        ({**texts, "methods": ["erm", "sagnet"]}, NeedsError, "needs a model with batch norm, and 'bag-of-words' has none"),
         ({**texts, "models": ["mlp"]}, InputError, "models.mlp: mlp takes images or features, and these are texts .*bag-of-words"),
         ({**table, "models": ["resnet18"]}, InputError, "resnet18 takes images, and these are features of 6 numbers"),
         (
