@@ -234,6 +234,7 @@ def run_study(
     """
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
+    from crosswind.evaluation.metrics import METRICS
     from crosswind.reports.gather import gather
     from crosswind.studies.plan import make_plan
     from crosswind.studies.running import check_ready, run_plan
@@ -243,7 +244,8 @@ def run_study(
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise InputError("workers", f"must be 0 (this process) or a number of processes, not {workers!r}")
     size = memory_bytes(memory, "memory")
-    modules = outside_modules() if workers else []
+    measures = [item.measure for item in METRICS.values() if item.measure is not None]
+    modules = outside_modules(measures) if workers else []
     if isinstance(study, Mapping):
         planned = make_plan(study_from(study, scale=scale, settings=settings))
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,31 @@ def test_what_breaks_when_imported_is_listed_and_fails_its_runs_with_one_sentenc
     with Store.open(out) as store:
         reasons = {run["labels"]["method"]: run["reason"] for run in store.runs("mine")}
     assert reasons == {"erm": None, "smoothed": f"method 'smoothed': {words}"}
+
+
+PROGRAM = """
+import sys
+
+import crosswind as cw
+from crosswind.evaluation.metrics import metric
+
+
+@metric("answered_first")
+def answered_first(predictions, group_names, class_names):
+    return float((predictions.label == 0).mean())
+
+
+if __name__ == "__main__":
+    import json
+    found = cw.run_study(json.load(open("study.json")), "out", workers=int(sys.argv[1]))
+    print([row["metrics"].get("answered_first") for row in found.rows])
+"""
+
+
+def test_a_metric_of_a_program_is_computed_by_its_workers(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PROGRAM, encoding="utf-8")
+    (tmp_path / "study.json").write_text(json.dumps({**STUDY, "methods": ["erm"]}), encoding="utf-8")
+    done = subprocess.run([sys.executable, "mine.py", "1"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-1000:]
+    values = json.loads(done.stdout.splitlines()[-1].replace("None", "null"))
+    assert len(values) >= 2 and all(isinstance(value, float) for value in values)

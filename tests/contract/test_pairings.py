@@ -22,7 +22,6 @@ from tests.studies.plans import whole_specs
 from crosswind.core.errors import CrosswindError, InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.registry import Facts, listing, load
-from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
 from crosswind.methods.erm import ERM
 from crosswind.shifts.split import Split, make_split
@@ -379,17 +378,3 @@ def test_where_a_plan_says_that_a_method_is_another_one_it_is(method: str, setti
     if "magnitude" in settings:
         beyond: Method = load("methods", method)(**{**settings, "magnitude": 9})
         assert apart(fit(beyond, split, data, model, training, 0), plain) > 1e-6
-
-
-@pytest.mark.parametrize("method", [name for name, item in FACTS.items() if item.needs and item.needs.channels])
-def test_images_of_other_channels_are_refused_by_the_plan(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from crosswind.studies import plan as planning
-
-    built = planning.build_dataset
-    monkeypatch.setattr(
-        planning, "build_dataset", lambda values, where: replace(built(values, where), input=InputSpec.image(16, 16, 2))
-    )
-    with pytest.raises(
-        NeedsError, match=rf"methods.{method} \(.*: needs images of 1 or 3 channels, and is given images of 16 x 16 x 2"
-    ):
-        planned(Pairing(), {"erm": {}, method: {}})

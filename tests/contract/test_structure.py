@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,25 @@ def test_no_room_or_module_has_a_word_for_leftovers() -> None:
 def test_size_of_modules() -> None:
     long = {_dotted(path): count for path in MODULES if (count := len(path.read_text(encoding="utf-8").splitlines())) > 450}
     assert long == {}
+
+
+def _imports_of(path: Path, names: set[str]) -> set[str]:
+    """Modules of the package that a file imports anywhere, also for types and inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inside = {f"{node.module}.{item.name}" for item in node.names}
+            found |= (inside & names) or {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {item.name for item in node.names}
+    return found & names - {_dotted(path)}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    names = {_dotted(path) for path in MODULES}
+    graph = {_dotted(path): _imports_of(path, names) for path in MODULES}
+    assert sum(map(len, graph.values())) > 3 * len(graph)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import pytest
@@ -14,19 +12,6 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import knob, log, resolve
 
 ROOMS_WITH_THINGS = {"methods": 2, "models": 4, "sources": 4, "shifts": 5, "transforms": 1}
-
-
-def test_listing_never_imports_torch() -> None:
-    code = (
-        "import sys; from crosswind.core.registry import listing, ROOMS\n"
-        "found = {room: len(listing(room)) for room in ROOMS}\n"
-        "heavy = [name for name in ('torch', 'torchvision', 'sklearn', 'scipy', 'pandas', 'polars') if name in sys.modules]\n"
-        "print(found, heavy)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip().endswith("[]")
-    for room, least in ROOMS_WITH_THINGS.items():
-        assert len(registry.listing(room)) >= least, room
 
 
 @pytest.mark.parametrize("room", list(registry.ROOMS))

@@ -17,7 +17,8 @@ from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.gather import gather
 from crosswind.reports.results import arrange
-from crosswind.studies.claims import Claim, rule_of
+from crosswind.studies.claims import rule_of
+from crosswind.studies.spec import Claim
 from crosswind.studies.store import Store
 
 

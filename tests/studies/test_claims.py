@@ -9,7 +9,7 @@ import pytest
 from crosswind.core.errors import InputError
 from crosswind.studies.claims import Side, sides_of
 from crosswind.studies.plan import make_plan
-from crosswind.studies.spec import Study, json_schema, study_from
+from crosswind.studies.spec import Study, study_from
 
 STUDY: dict[str, Any] = {
     "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
@@ -117,12 +117,6 @@ def test_a_side_without_a_model_takes_the_claim_s() -> None:
     claim = {"better": {"method": "erm", "model": "small-cnn"}, "than": None, "model": "mlp"}
     assert sides_of(claim, "erm") == (Side("erm", "small-cnn"), Side("erm", "mlp"))
     assert sides_of({"better": "irm", "than": "erm-two"}, "erm") == (Side("irm", None), Side("erm-two", None))
-
-
-def test_the_schema_knows_claims() -> None:
-    schema = json_schema()
-    assert schema["properties"]["claims"]["items"]["$ref"].endswith("/Claim")
-    assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
 
 
 def test_a_text_over_several_lines_is_one_sentence() -> None:

@@ -12,7 +12,7 @@ from tests.studies.plans import of_kind
 
 from crosswind.core.errors import CrosswindError
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.spec import json_schema, load_study
+from crosswind.studies.spec import load_study
 
 ROWS = 240
 
@@ -112,10 +112,3 @@ def test_features_of_another_number_of_rows_are_refused(tmp_path: Path) -> None:
         CrosswindError, match=r"data\.d\.clusters\.features: .*features\.npy has 7 rows, and data set 'factors' has 240"
     ):
         planned(path)
-
-
-def test_the_schema_for_editors_has_them() -> None:
-    defined = json_schema()["$defs"]
-    assert set(defined["ClustersSpec"]["required"]) == {"features", "k"}
-    assert "clusters" in defined["DataSpec"]["properties"]
-    assert all(entry.get("description") for entry in defined["ClustersSpec"]["properties"].values())

@@ -95,7 +95,11 @@ def test_a_scale_is_laid_over_the_study_before_settings() -> None:
     assert study.training == {"steps": 2, "batch": 4}
 
 
-def test_schema_names_every_field() -> None:
+def test_schema_names_every_field_and_says_what_it_is() -> None:
     schema = json_schema()
     assert {"data", "shifts", "sizes", "methods", "seeds", "scales"} <= set(schema["properties"])
-    assert all(item.get("description") or "$ref" in str(item) for item in schema["$defs"]["DataSpec"]["properties"].values())
+    assert {"DataSpec", "SetSpec", "RolesSpec", "ClustersSpec", "DeriveSpec", "Claim", "Search"} <= set(schema["$defs"])
+    for part in schema["$defs"].values():
+        assert all(item.get("description") or "$ref" in str(item) for item in part["properties"].values()), part["title"]
+    assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
+    assert set(schema["$defs"]["ClustersSpec"]["required"]) == {"features", "k"}

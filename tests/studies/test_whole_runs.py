@@ -115,20 +115,6 @@ def test_a_method_may_be_run_with_some_models_only() -> None:
     assert {run.key for run in plan.runs if run.labels["method"] != "bn-adapt"} < {run.key for run in everywhere.runs}
 
 
-def test_a_batch_has_room_for_every_environment(tmp_path: Path) -> None:
-    """Three inks and three sizes are nine environments: nine rows are planned and run, eight are refused."""
-    methods = {"erm": {}, "deepcoral": {"environments": ["ink", "size"]}}
-    for batch in (9, 8):
-        training = {**STUDY["training"], "batch": batch}
-        if batch == 8:
-            with pytest.raises(NeedsError, match=r"methods.deepcoral .*: needs a row of each of the 9 .*batch is 8"):
-                planned(methods=methods, training=training)
-        else:
-            plan = planned(methods=methods, training=training)
-            run = next(run for run in of_kind(plan, "fit") if run.labels["method"] == "deepcoral")
-            assert alone(run, tmp_path / "run", tmp_path / "checkpoint")["status"] == "finished"
-
-
 def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(tmp_path: Path) -> None:
     """Three inks and two noises are six environments; noise alone is two."""
     noise = {
@@ -261,25 +247,6 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
         }
     finally:
         registry.forget("methods", "starts-from-erm")
-
-
-def test_a_switch_beyond_the_last_step_is_refused_by_the_plan() -> None:
-    from crosswind.methods.base import Method
-
-    @registry.register("switches-late", kind="method")
-    @dataclass(frozen=True)
-    class SwitchesLate(Method):
-        """Changes at a step."""
-
-        at: int = knob(500, domain="[1, inf)")
-        needs = Needs(switches=("at",))
-
-    try:
-        with pytest.raises(InputError, match=r"methods.switches-late.*at.*500"):
-            planned(methods={"erm": {}, "switches-late": {}})
-        planned(methods={"erm": {}, "switches-late": {"at": 5}})
-    finally:
-        registry.forget("methods", "switches-late")
 
 
 def _crosswind(study: Path, out: Path) -> subprocess.Popen[bytes]:

@@ -17,21 +17,6 @@ import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = [
-    "CrosswindError",
-    "DataError",
-    "InputError",
-    "InternalError",
-    "NeedsError",
-    "RunError",
-    "StoreError",
-    "nearest",
-    "one_line",
-    "plain",
-    "shown",
-    "unknown",
-]
-
 SHOWN_CHOICES = 30
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 

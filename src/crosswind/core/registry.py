@@ -19,7 +19,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -140,7 +140,7 @@ def facts(room: str, name: str, field: str = "name") -> Facts:
     if name in scanned:
         return scanned[name]
     if (room, name) not in _LIVE:
-        _import_named()
+        import_named()
     if (room, name) in _LIVE:
         return _facts_of_class(_LIVE[room, name], room)
     raise unknown(field, room.removesuffix("s"), name, [item.name for item in listing(room)])
@@ -155,17 +155,19 @@ def load(room: str, name: str, field: str = "name") -> type:
     return _LIVE[room, name]
 
 
-def outside_modules() -> list[str]:
-    """The modules, by names that another process can import, of classes that only this program has registered.
+def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
+    """The modules, by names that another process can import, of classes that only this program has registered, and of `functions`
+    that it has declared as metrics.
 
-    A class of the program itself is found there under its file's name. Raises `InputError` for one that has no file, as in an
+    What is defined in the program itself is found there under its file's name. Raises `InputError` where it has no file, as in an
     interactive session.
     """
+    things = [(name, cls.__module__) for (room, name), cls in _LIVE.items() if name not in _scan(room)]
+    things += [(function.__name__, function.__module__) for function in functions]
     found = set()
-    for (room, name), cls in _LIVE.items():
-        if _is_ours(cls.__module__) or name in _scan(room):
+    for name, module in things:
+        if _is_ours(module):
             continue
-        module = cls.__module__
         if module == "__main__":
             main = sys.modules["__main__"]
             spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -250,7 +252,8 @@ def _import(module: str, what: str) -> ModuleType:
 
 
 @cache
-def _import_named() -> None:
+def import_named() -> None:
+    """Import the modules that `CROSSWIND_MODULES` names, which register classes and declare metrics."""
     for module in os.environ.get(MODULES_VARIABLE, "").split(","):
         if module.strip():
             _import(module.strip(), MODULES_VARIABLE)

@@ -11,8 +11,6 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hash64", "permuted", "seed_of", "stream", "torch_seed"]
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)

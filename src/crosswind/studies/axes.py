@@ -17,14 +17,12 @@ from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.types import canonical, file_hash
 from crosswind.models.form import check_extra, check_form
-from crosswind.studies.search import point_value, searched_points
+from crosswind.shifts.split import parse_sampler
+from crosswind.studies.search import choices_of, point_value, searched_points
 from crosswind.studies.spec import Study
 from crosswind.training.settings import TrainingSettings
 
-__all__ = ["MethodEntry", "Point", "check_sampler", "grid_of", "methods_of", "models_of", "points_of", "training_grid"]
-
 RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts", "models", "data")
-SAMPLERS = ("uniform", "reweight", "balanced")
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,7 @@ class MethodEntry:
 def points_of(study: Study) -> Iterator[Point]:
     """Every point of the study, in the order of the file. Raises `InputError` where there is none."""
     noises = study.label_noise if isinstance(study.label_noise, list) else [study.label_noise]
-    if not noises:
-        raise InputError("label_noise", "must not be empty; 0 is none")
     rows = study.dataset_size if isinstance(study.dataset_size, list) else [study.dataset_size]
-    if not rows:
-        raise InputError("dataset_size", "must not be empty; leave it out for the size that the draw gives")
     found = 0
     for data, shift in itertools.product(study.data, study.shifts):
         for size, entry in study.sizes.items():
@@ -118,26 +112,29 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
     return path, entry
 
 
+def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
+    """Label, path, facts and settings of each entry of `models`, `methods` or `estimators`; the label is the name by default."""
+    word = room.removesuffix("s")
+    article = "an" if word == "estimator" else "a"
+    for label, settings in (given if isinstance(given, dict) else dict.fromkeys(given)).items():
+        settings, path = dict(settings or {}), f"{room}.{label}"
+        name = settings.pop(word, label)
+        if not isinstance(name, str):
+            raise InputError(f"{path}.{word}", f"must be the name of {article} {word}, not {shown(name)}")
+        yield label, path, facts(room, name, path if name is label else f"{path}.{word}"), settings
+
+
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """Label -> name and resolved knobs of every model; a relative file of weights is looked for in `folder` first."""
-    entries = study.models if isinstance(study.models, dict) else dict.fromkeys(study.models, {})
-    if not entries:
-        raise InputError("models", "must not be empty")
     out = {}
-    for label, settings in entries.items():
-        settings = dict(settings or {})
-        name = settings.pop("model", label)
-        path = f"models.{label}.model" if name is not label else f"models.{label}"
-        if not isinstance(name, str):
-            raise InputError(path, f"must be the name of a model, not {shown(name)}")
-        known = facts("models", name, path)
-        check_extra(known.extra, path, name)
-        knobs = resolve(known.knobs, settings, f"models.{label}", f"model {name!r}")
+    for label, path, known, settings in _entries(study.models, "models"):
+        check_extra(known.extra, path, known.name)
+        knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
         if known.built is not None and not known.built.trained:
-            out[label] = _given(known, knobs, f"models.{label}", folder)
+            out[label] = _given(known, knobs, path, folder)
             continue
-        check_form(known.built, knobs, None, f"models.{label}", name)
-        out[label] = {"name": name, "knobs": _with_hash(knobs, f"models.{label}", folder)}
+        check_form(known.built, knobs, None, path, known.name)
+        out[label] = {"name": known.name, "knobs": _with_hash(knobs, path, folder)}
     return out
 
 
@@ -209,16 +206,9 @@ def _check_safetensors(file: Path, given: str, path: str) -> None:
 
 def estimators_of(study: Study) -> dict[str, dict[str, Any]]:
     """Label -> name, version and resolved knobs of every estimator."""
-    entries = study.estimators if isinstance(study.estimators, dict) else dict.fromkeys(study.estimators, {})
     out = {}
-    for label, settings in entries.items():
-        settings = dict(settings or {})
-        name = settings.pop("estimator", label)
-        path = f"estimators.{label}"
-        if not isinstance(name, str):
-            raise InputError(f"{path}.estimator", f"must be the name of an estimator, not {shown(name)}")
-        known = facts("estimators", name, path if name is label else f"{path}.estimator")
-        knobs = resolve(known.knobs, settings, path, f"estimator {name!r}")
+    for label, path, known, settings in _entries(study.estimators, "estimators"):
+        knobs = resolve(known.knobs, settings, path, f"estimator {known.name!r}")
         out[label] = {"name": known.name, "version": known.version, "knobs": knobs}
     return out
 
@@ -227,19 +217,8 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
     """Label -> method with the points of its grid, or of the study's search."""
     if study.search is None:
         training_grid(study.training)  # refused under its own name, whatever the methods
-    entries = study.methods if isinstance(study.methods, dict) else dict.fromkeys(study.methods, {})
-    if not entries:
-        raise InputError("methods", "must not be empty")
     out = {}
-    for label, settings in entries.items():
-        path = f"methods.{label}"
-        if settings is not None and not isinstance(settings, dict):
-            raise InputError(path, f"must be a mapping of settings, not {shown(settings)}")
-        settings = dict(settings or {})
-        name = settings.pop("method", label)
-        if not isinstance(name, str):
-            raise InputError(f"{path}.method", f"must be the name of a method, not {shown(name)}")
-        known = facts("methods", name, path if name is label else f"{path}.method")
+    for label, path, known, settings in _entries(study.methods, "methods"):
         overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
         _check_overrides(overrides, path)
         shifts = _some_of(overrides.pop("shifts", None), study.shifts, "shift", f"{path}.shifts")
@@ -272,33 +251,16 @@ def _some_of(value: Any, names: Collection[str], what: str, path: str) -> tuple[
 
 def _check_overrides(overrides: Mapping[str, Any], path: str) -> None:
     if "sampler" in overrides:
-        check_sampler(overrides["sampler"], f"{path}.sampler")
+        parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
     for key in ("groups", "environments"):
         value = overrides.get(key)
         if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
             raise InputError(f"{path}.{key}", f"must be a list of attributes, not {shown(value)}")
 
 
-def check_sampler(value: Any, path: str) -> None:
-    """Refuse what is no sampler."""
-    if isinstance(value, Mapping):
-        if set(value) != {"mixture"}:
-            raise InputError(path, "must be a word or {mixture: share}", [*SAMPLERS, "{mixture: share}"])
-        share = value["mixture"]
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"{path}.mixture", f"must be a share in [0, 1], not {shown(share)}")
-    elif value not in SAMPLERS:
-        raise unknown(path, "sampler", value, [*SAMPLERS, "{mixture: share}"])
-
-
-def _training_knobs() -> tuple[Knob, ...]:
-    """The settings of the training loop."""
-    return knobs_of(TrainingSettings)
-
-
 def training_grid(settings: Mapping[str, Any], path: str = "training") -> list[tuple[str, dict[str, Any]]]:
     """Every combination of the training settings that are lists, checked also for how they go together."""
-    grid = grid_of(_training_knobs(), settings, path, "the training loop")
+    grid = grid_of(knobs_of(TrainingSettings), settings, path, "the training loop")
     for _, values in grid:
         TrainingSettings.of(values, path)
     return grid
@@ -306,13 +268,7 @@ def training_grid(settings: Mapping[str, Any], path: str = "training") -> list[t
 
 def grid_of(knobs: tuple[Knob, ...], settings: Mapping[str, Any], path: str, what: str) -> list[tuple[str, dict[str, Any]]]:
     """Every combination of the settings that are lists, with a label that names what varies."""
-    listed = {item.name for item in knobs if "list" in item.annotation or "tuple" in item.annotation}
-    axes = {name: value for name, value in settings.items() if isinstance(value, list) and name not in listed}
-    for name, values in axes.items():
-        if not values:
-            raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
-        if len({canonical(value) for value in values}) != len(values):
-            raise InputError(f"{path}.{name}", "names a value twice")
+    axes = choices_of(knobs, settings, path)
     out = []
     for chosen in itertools.product(*axes.values()):
         picked = dict(zip(axes, chosen, strict=True))

@@ -28,17 +28,6 @@ from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import LAWS, Roles, SetPlan, SplitPlan, parse_sampler
 from crosswind.studies.spec import DataSpec
 
-__all__ = [
-    "PATH_KNOBS",
-    "build_dataset",
-    "build_shift",
-    "build_split_plan",
-    "check_pixels",
-    "data_values",
-    "law_parts",
-    "shift_parts",
-]
-
 # Knobs of sources that say where data lies, or whether an original's pixels are taken: what it then is, the data's fingerprint
 # says in a run's key, and they stay out of it.
 PATH_KNOBS = ("path", "images", "features", "root", "original")

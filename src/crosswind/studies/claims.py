@@ -6,54 +6,12 @@ A claim is no part of a run: changing one changes what is said of the results an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
+from crosswind.studies.axes import MethodEntry, Point
+from crosswind.studies.spec import Claim, ModelSide, Study
 from crosswind.training.selection import RULES
-
-if TYPE_CHECKING:
-    from crosswind.studies.axes import MethodEntry, Point
-    from crosswind.studies.spec import Study
-
-__all__ = ["Claim", "ModelSide", "Side", "check_claims", "rule_of", "sides_of"]
-
-
-def _one_line(value: Any) -> Any:
-    # A folded YAML text ends with a line break, which tables would show as a sign for what cannot be printed.
-    return " ".join(value.split()) if isinstance(value, str) else value
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ModelSide(_Strict):
-    """One side of a claim that names its model too, so that two models can be compared."""
-
-    method: str = Field(description="a method of this study, by its label")
-    model: str | None = Field(default=None, description="a model of this study, by its label; left out: the claim's")
-
-
-class Claim(_Strict):
-    """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
-
-    text: Annotated[str, BeforeValidator(_one_line)] = Field(
-        min_length=1, max_length=500, description="the claim in words, and whose it is"
-    )
-    better: str | ModelSide = Field(description="the method that is claimed to be better, or {method, model}")
-    than: str | ModelSide | None = Field(default=None, description="the other side; left out: the reference of the study")
-    data: str | None = Field(default=None, description="the data set; left out: each")
-    shift: str | None = Field(default=None, description="the shift; left out: each")
-    size: str | None = Field(default=None, description="the size, as tables name it; left out: each")
-    model: str | None = Field(default=None, description="the model of sides that name none; left out: each")
-    set: str = Field(default="test", description="the set of role test that is scored")
-    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = Field(default="accuracy", description="the score")
-    rule: str | None = Field(
-        default=None,
-        description="the rule of 'selection' that picks step and point; left out: its first by the metric, or its first",
-    )
 
 
 class Side(NamedTuple):

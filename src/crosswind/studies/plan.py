@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import Job
 from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_form
 from crosswind.shifts.base import Shift, plain_number
-from crosswind.shifts.split import LAWS, plan_counts
-from crosswind.studies.axes import MethodEntry, Point, check_sampler, estimators_of, methods_of, models_of, points_of
+from crosswind.shifts.split import LAWS, parse_sampler, plan_counts
+from crosswind.studies.axes import MethodEntry, Point, estimators_of, methods_of, models_of, points_of
 from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
 from crosswind.studies.claims import check_claims
 from crosswind.studies.expand import check_distinct, jobs_of, source_set, without_paths
@@ -72,13 +72,14 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
+    import_named()  # a score's key names the metrics
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
     methods, estimators = methods_of(study), estimators_of(study)
     both = next((label for label in models if label in methods and label not in trained), None)
     if both is not None:
         raise InputError(f"models.{both}", "has the name of a method of this study; give it another")
-    check_sampler(study.sampler, "sampler")
+    parse_sampler(study.sampler)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
     if study.claims:

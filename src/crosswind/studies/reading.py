@@ -1,4 +1,4 @@
-"""Study files as plain values: YAML read strictly, overlays merged, `--set` applied.
+"""Study files as plain values: YAML read strictly, overlays merged, `--set` applied; what is wrong with a field in a sentence.
 
 The reader takes the part of YAML that a study needs and refuses the rest in one sentence: duplicate keys, anchors and aliases
 (a few lines of them can expand to gigabytes), tags, several documents, anything but a mapping at the top. Numbers follow
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import yaml
 
-from crosswind.core.errors import DataError, InputError, nearest, one_line, unknown
+from crosswind.core.errors import DataError, InputError, nearest, one_line, shown, unknown
 from crosswind.core.files import read_at_most
+from crosswind.core.knobs import knobs_of
+from crosswind.training.settings import TrainingSettings
 
-__all__ = ["apply_settings", "find_study", "merge", "parse", "read_study_file", "shipped_studies"]
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 MAX_BYTES = 1_000_000
 NAMED = ("methods", "models")  # fields that are a list of names, or a mapping from names to settings
@@ -256,3 +259,91 @@ def _shipped_folder() -> Path:
 
 def _names() -> str:
     return ", ".join(shipped_studies())
+
+
+def field_error(error: ValidationError, model: type[BaseModel], where: str, inside: str = "") -> InputError:
+    """The sentence for what is wrong with the values of `model`; `where` names the file, `inside` the part of it."""
+    # A union reports each of its branches; the deepest report is about the branch that the user meant.
+    found = max(error.errors(include_url=False), key=lambda item: (item["type"] == "extra_forbidden", len(item["loc"])))
+    words = [str(word) for word in found["loc"]]
+    path = [word for word in words if not _is_branch(word)]
+    field = f"{where}: {inside}{'.'.join(path)}" if path else where
+    given = found.get("input")
+    quoted = shown(given)
+    kind, context = found["type"], found.get("ctx", {})
+    if kind == "extra_forbidden":
+        valid = _fields_at(model, path[:-1])
+        training = nearest(path[-1], [item.name for item in knobs_of(TrainingSettings)]) if len(path) == 1 else None
+        guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
+        return InputError(field, f"unknown field {path[-1]!r}" + (f", did you mean {guess!r}?" if guess else ""), valid)
+    if kind == "missing":
+        return InputError(field, "is missing")
+    if kind == "literal_error":
+        choices = [choice.strip().strip("'") for choice in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
+        guess = nearest(str(given), choices)
+        return InputError(field, f"{quoted} is not valid" + (f", did you mean {guess!r}?" if guess else ""), choices)
+    if kind == "string_too_long" and not (words and words[-1] == "[key]"):
+        return InputError(field, f"must have at most {context.get('max_length')} characters, not {len(str(given)):,}")
+    if words and words[-1] == "[key]" and kind in ("string_too_short", "string_too_long"):
+        return InputError(field.removesuffix("."), f"a name must have 1 to 100 characters, not {quoted}")
+    if kind in ("too_short", "string_too_short"):
+        return InputError(field, "must not be empty")
+    if kind == "string_pattern_mismatch":
+        return InputError(field, f"{quoted} may hold only letters, digits, spaces and _ . + : / @ -")
+    others = [item for item in error.errors(include_url=False) if _plain_path(item) == path]
+    if path[-2:-1] == ["roles"]:
+        return InputError(field, f"must be a whole number of rows of each cell, or a share between 0 and 1, not {quoted}")
+    expected = " or ".join(dict.fromkeys(_wanted(item).removeprefix("must be ") for item in others))
+    return InputError(field, f"{'' if expected.startswith('must') else 'must be '}{expected}, not {quoted}")
+
+
+def _plain_path(item: Any) -> list[str]:
+    return [str(word) for word in item["loc"] if not _is_branch(str(word))]
+
+
+_WANTED = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+}
+
+
+def _wanted(item: Any) -> str:
+    if item["type"] in _WANTED:
+        return _WANTED[item["type"]]
+    bounds = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below", "less_than_equal": "at most"}
+    if item["type"] in bounds:
+        ((name, value),) = ((name, value) for name, value in item["ctx"].items() if name in ("gt", "ge", "lt", "le"))
+        return f"must be {bounds[item['type']]} {value:g}"
+    text = str(item["msg"])
+    text = text.removeprefix("Value error, ").removeprefix("Input should be ")
+    return text if text.startswith("must") else f"must be {text}"
+
+
+def _is_branch(word: str) -> bool:
+    return "[" in word or word.startswith("constrained-") or word in ("str", "int", "float", "bool", "ModelSide")
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """The fields of the model at a path of the study file."""
+    words = iter(path)
+    for word in words:
+        if word not in model.model_fields:
+            continue  # a place in a list
+        annotation = model.model_fields[word].annotation
+        model = next(_models_in(annotation), model)
+        if get_origin(annotation) is dict:
+            next(words, None)  # a name of the user's
+    return list(model.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -98,10 +98,9 @@ def drive(
             finally:
                 with interrupts.held():
                     engine.cancel()
-                    try:
+                    # The reason is on its way already; the next driver gives back what this one had.
+                    with contextlib.suppress(StoreError):
                         recorder.leave()
-                    except StoreError:
-                        pass  # the reason is on its way already; the next driver gives back what this one had
     finally:
         driver.end()
 
@@ -149,8 +148,7 @@ class _Work:
         self.again = {key for key, status in self.store.statuses(self.jobs).items() if status == "failed"}
         self.recorder.reopen(self.jobs, retry_failed)
         at_start = self.store.statuses(self.jobs)
-        unknown = next((key for key in self.jobs if key not in at_start), None)
-        if unknown is not None:
+        if unknown := next((key for key in self.jobs if key not in at_start), ""):
             raise StoreError(f"{self.store.name} does not know the run {unknown}; its plan was not added")
         self.status = {key: "waiting" for key, status in at_start.items() if status in ("pending", "running")}
         for key in sorted(self.jobs, key=lambda key: at_start[key] == "failed"):  # the failure of one ends those that wait
@@ -179,8 +177,8 @@ class _Work:
         ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
         finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
-        written, troubles = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
-        return Summary(finished, diverged, failed, self.executed, seconds, busy, written, troubles, self.stopped)
+        traced = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
+        return Summary(finished, diverged, failed, self.executed, seconds, busy, *traced, self.stopped)
 
     def _hand_out(self) -> None:
         while self.ready and not self.stopped and self.engine.idle() > 0:
@@ -351,10 +349,8 @@ class _Interrupts:
     """
 
     def __init__(self, gently: bool) -> None:
-        self._gently = gently
-        self._held = False
-        self._received: int | None = None
-        self._before: dict[int, Any] = {}
+        self._gently, self._held = gently, False
+        self._received, self._before = 0, dict[int, Any]()
 
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -369,7 +365,7 @@ class _Interrupts:
 
     def check(self) -> None:
         """Raise `KeyboardInterrupt` if a signal has come."""
-        if self._received is not None:
+        if self._received:
             raise KeyboardInterrupt(self._received)
 
     @contextlib.contextmanager

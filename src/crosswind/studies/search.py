@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Knob, Log, choose, knobs_of, resolve
 from crosswind.core.seeds import stream
 from crosswind.core.types import canonical
+from crosswind.studies.spec import Search
 from crosswind.training.settings import TrainingSettings
-
-__all__ = ["Search", "point_value", "searched_points"]
 
 TRIES = 50
 """Draws a point before it is said that there are no more that differ."""
-
-
-class Search(BaseModel):
-    """How many points of its settings every method tries, drawn at random."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    points: Annotated[int, Field(ge=1, le=10_000)] = Field(description="points of every method")
-    seed: Annotated[int, Field(ge=0, lt=2**62)] = Field(default=0, description="of the draws")
 
 
 def searched_points(
@@ -75,17 +64,22 @@ def searched_points(
 
 def _ranges(knobs: tuple[Knob, ...], given: Mapping[str, Any], path: str) -> dict[str, tuple[Knob, Log]]:
     """What is drawn: settings given as a list of choices, and those left out that declare a range."""
-    out = {}
-    for knob in knobs:
-        listed = "list" in knob.annotation or "tuple" in knob.annotation
-        if knob.name not in given:
-            if knob.search is not None:
-                out[knob.name] = (knob, knob.search)
-        elif isinstance(given[knob.name], list) and not listed:
-            if not given[knob.name]:
-                raise InputError(f"{path}.{knob.name}", "is an empty list; give at least one value")
-            out[knob.name] = (knob, choose(*given[knob.name]))
-    return out
+    chosen = choices_of(knobs, given, path)
+    drawn = {knob.name: (knob, choose(*chosen[knob.name])) for knob in knobs if knob.name in chosen}
+    drawn |= {knob.name: (knob, knob.search) for knob in knobs if knob.name not in given and knob.search is not None}
+    return {knob.name: drawn[knob.name] for knob in knobs if knob.name in drawn}
+
+
+def choices_of(knobs: tuple[Knob, ...], given: Mapping[str, Any], path: str) -> dict[str, list[Any]]:
+    """The settings that are given as a list of values to choose from, in their order."""
+    listed = {knob.name for knob in knobs if "list" in knob.annotation or "tuple" in knob.annotation}
+    found = {name: values for name, values in given.items() if isinstance(values, list) and name not in listed}
+    for name, values in found.items():
+        if not values:
+            raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
+        if len({canonical(value) for value in values}) != len(values):
+            raise InputError(f"{path}.{name}", "names a value twice")
+    return found
 
 
 def point_value(value: Any) -> str:

@@ -10,29 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
-from crosswind.core.errors import InputError, nearest, shown
-from crosswind.core.knobs import knobs_of
-from crosswind.studies.claims import Claim, ModelSide
-from crosswind.studies.reading import SCALES, apply_settings, find_study, merge, read_study_file
-from crosswind.studies.search import Search
+from crosswind.core.errors import InputError
+from crosswind.studies.reading import SCALES, apply_settings, field_error, find_study, merge, read_study_file
 from crosswind.training.selection import RULES
-from crosswind.training.settings import TrainingSettings
-
-__all__ = [
-    "ClustersSpec",
-    "DataSpec",
-    "DeriveSpec",
-    "OfficialSpec",
-    "RolesSpec",
-    "SetSpec",
-    "Study",
-    "json_schema",
-    "load_study",
-    "study_from",
-    "study_path",
-]
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
 Fractional = Annotated[str, Field(pattern=r"^[0-9]+/[0-9]+$", description="a share as a fraction, such as 1/3")]
@@ -150,6 +133,45 @@ class SetSpec(_Strict):
     )
 
 
+class Search(_Strict):
+    """How many points of its settings every method tries, drawn at random."""
+
+    points: Annotated[int, Field(ge=1, le=10_000)] = Field(description="points of every method")
+    seed: Annotated[int, Field(ge=0, lt=2**62)] = Field(default=0, description="of the draws")
+
+
+def _one_line(value: Any) -> Any:
+    # A folded YAML text ends with a line break, which tables would show as a sign for what cannot be printed.
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+class ModelSide(_Strict):
+    """One side of a claim that names its model too, so that two models can be compared."""
+
+    method: str = Field(description="a method of this study, by its label")
+    model: str | None = Field(default=None, description="a model of this study, by its label; left out: the claim's")
+
+
+class Claim(_Strict):
+    """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
+
+    text: Annotated[str, BeforeValidator(_one_line)] = Field(
+        min_length=1, max_length=500, description="the claim in words, and whose it is"
+    )
+    better: str | ModelSide = Field(description="the method that is claimed to be better, or {method, model}")
+    than: str | ModelSide | None = Field(default=None, description="the other side; left out: the reference of the study")
+    data: str | None = Field(default=None, description="the data set; left out: each")
+    shift: str | None = Field(default=None, description="the shift; left out: each")
+    size: str | None = Field(default=None, description="the size, as tables name it; left out: each")
+    model: str | None = Field(default=None, description="the model of sides that name none; left out: each")
+    set: str = Field(default="test", description="the set of role test that is scored")
+    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = Field(default="accuracy", description="the score")
+    rule: str | None = Field(
+        default=None,
+        description="the rule of 'selection' that picks step and point; left out: its first by the metric, or its first",
+    )
+
+
 class Study(_Strict):
     """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and seeds."""
 
@@ -243,6 +265,13 @@ class Study(_Strict):
             raise ValueError("must name each entry once")
         return value
 
+    @field_validator("models", "methods", "label_noise", "dataset_size")
+    @classmethod
+    def _at_least_one(cls, value: Any) -> Any:
+        if isinstance(value, list | dict) and not value:
+            raise PydanticCustomError("too_short", "must not be empty")
+        return value
+
     @property
     def seed_list(self) -> list[int]:
         """The seeds, written out."""
@@ -291,28 +320,21 @@ def study_from(
         raise InputError(f"{where}: data", "is missing; a study needs at least one data set")
     if "shifts" not in merged:
         raise InputError(f"{where}: shifts", "is missing; a study needs at least one shift ([] is none)")
-    _one_kind_of_split_seed(merged, where)
-    try:
-        study = Study.model_validate(merged)
-    except ValidationError as error:
-        raise _sentence(error, where) from None
+    study = _validated(merged, where)
     for other, overlay in study.scales.items():
         # A slip in an overlay should not wait for the day when it is used.
-        laid = merge(merged, overlay)
-        _one_kind_of_split_seed(laid, f"{where}: scales.{other}")
-        try:
-            Study.model_validate(laid)
-        except ValidationError as error:
-            raise _sentence(error, where, f"scales.{other}.") from None
+        _validated(merge(merged, overlay), where, f"scales.{other}.")
     return study
 
 
-def _one_kind_of_split_seed(values: Mapping[str, Any], where: str) -> None:
+def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study:
     if values.get("split_seeds") is not None and "split_seed" in values:
-        separator = "." if ": " in where else ": "
-        raise InputError(
-            f"{where}{separator}split_seeds", "stands beside 'split_seed'; give one of them", ["split_seed", "split_seeds"]
-        )
+        choices = ["split_seed", "split_seeds"]
+        raise InputError(f"{where}: {inside}split_seeds", "stands beside 'split_seed'; give one of them", choices)
+    try:
+        return Study.model_validate(values)
+    except ValidationError as error:
+        raise field_error(error, Study, where, inside) from None
 
 
 def json_schema() -> dict[str, Any]:
@@ -321,96 +343,6 @@ def json_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Crosswind study"
     return schema
-
-
-def _sentence(error: ValidationError, where: str, inside: str = "") -> InputError:
-    # A union reports each of its branches; the deepest report is about the branch that the user meant.
-    found = max(error.errors(include_url=False), key=lambda item: (item["type"] == "extra_forbidden", len(item["loc"])))
-    words = [str(word) for word in found["loc"]]
-    path = [word for word in words if not _is_branch(word)]
-    field = f"{where}: {inside}{'.'.join(path)}" if path else where
-    given = found.get("input")
-    quoted = shown(given)
-    kind, context = found["type"], found.get("ctx", {})
-    if kind == "extra_forbidden":
-        valid = _fields_at(path[:-1])
-        training = nearest(path[-1], [item.name for item in knobs_of(TrainingSettings)]) if len(path) == 1 else None
-        guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
-        return InputError(field, f"unknown field {path[-1]!r}" + (f", did you mean {guess!r}?" if guess else ""), valid)
-    if kind == "missing":
-        return InputError(field, "is missing")
-    if kind == "literal_error":
-        choices = [choice.strip().strip("'") for choice in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
-        guess = nearest(str(given), choices)
-        return InputError(field, f"{quoted} is not valid" + (f", did you mean {guess!r}?" if guess else ""), choices)
-    if kind == "string_too_long" and not (words and words[-1] == "[key]"):
-        return InputError(field, f"must have at most {context.get('max_length')} characters, not {len(str(given)):,}")
-    if words and words[-1] == "[key]" and kind in ("string_too_short", "string_too_long"):
-        return InputError(field.removesuffix("."), f"a name must have 1 to 100 characters, not {quoted}")
-    if kind in ("too_short", "string_too_short"):
-        return InputError(field, "must not be empty")
-    if kind == "string_pattern_mismatch":
-        return InputError(field, f"{quoted} may hold only letters, digits, spaces and _ . + : / @ -")
-    others = [item for item in error.errors(include_url=False) if _plain_path(item) == path]
-    if path[-2:-1] == ["roles"]:
-        return InputError(field, f"must be a whole number of rows of each cell, or a share between 0 and 1, not {quoted}")
-    expected = " or ".join(dict.fromkeys(_wanted(item).removeprefix("must be ") for item in others))
-    return InputError(field, f"{'' if expected.startswith('must') else 'must be '}{expected}, not {quoted}")
-
-
-def _plain_path(item: Any) -> list[str]:
-    return [str(word) for word in item["loc"] if not _is_branch(str(word))]
-
-
-_WANTED = {
-    "string_type": "must be text",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "list_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-}
-
-
-def _wanted(item: Any) -> str:
-    if item["type"] in _WANTED:
-        return _WANTED[item["type"]]
-    bounds = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below", "less_than_equal": "at most"}
-    if item["type"] in bounds:
-        ((name, value),) = ((name, value) for name, value in item["ctx"].items() if name in ("gt", "ge", "lt", "le"))
-        return f"must be {bounds[item['type']]} {value:g}"
-    text = str(item["msg"])
-    text = text.removeprefix("Value error, ").removeprefix("Input should be ")
-    return text if text.startswith("must") else f"must be {text}"
-
-
-def _is_branch(word: str) -> bool:
-    return (
-        "[" in word
-        or word.startswith("constrained-")
-        or word in ("str", "int", "float", "bool", "SetSpec", "DataSpec", "RolesSpec", "ModelSide", "Search")
-    )
-
-
-def _fields_at(path: Sequence[str]) -> list[str]:
-    model: Any = Study
-    rooms = {
-        "data": DataSpec,
-        "sets": SetSpec,
-        "roles": RolesSpec,
-        "official": OfficialSpec,
-        "derive": DeriveSpec,
-        "clusters": ClustersSpec,
-        "claims": Claim,
-        "search": Search,
-        "better": ModelSide,
-        "than": ModelSide,
-    }
-    for word in path:
-        model = rooms.get(word, model)
-    return list(model.model_fields)
 
 
 def study_path(word: str) -> Path:

@@ -9,8 +9,6 @@ from typing import Any
 
 from crosswind.core.types import Job
 
-__all__ = ["Traces"]
-
 
 class Traces:
     """The traces of one drive: files in `folder`, named after data set, model and method."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from crosswind.core.knobs import knobs_of
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import split_rows
 from crosswind.methods.base import Info, Method
 from crosswind.training.requirements import Pairing
 from crosswind.training.samplers import undrawn
@@ -98,6 +99,25 @@ def _undrawn(rows: RowSet, codes: NDArray[np.int64] | None, names: Sequence[str]
         return []
     left = undrawn(codes, len(names), rows.weight, rows.visit_law, step)
     return [name for name, none in zip(names, left, strict=True) if none]
+
+
+def smallest_lot(method: Method, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]) -> tuple[int, str] | None:
+    """The fewest rows of the sets that the method adapts to at once, and their name; None where it does not adapt."""
+    if not method.needs.adapts:
+        return None
+    attribute = getattr(method, method.needs.adapts)
+    if attribute is None:
+        return min(((len(rows.rows), f"set {name!r}") for name, rows in sets.items()), default=None)
+    lots = []
+    for name, rows in sets.items():
+        dataset = images[rows.source]
+        base, drawn = split_rows(dataset, rows.rows)
+        derived = dataset.derived is not None and dataset.derived.name == attribute
+        codes = drawn if derived else dataset.table.column(attribute)[base].astype(np.int64)
+        values = dataset.attribute(attribute).values
+        counted = enumerate(np.bincount(codes))
+        lots += [(int(count), f"{attribute} {values[code]!r} of set {name!r}") for code, count in counted if count]
+    return min(lots, default=None)
 
 
 def identity(

@@ -27,7 +27,7 @@ from crosswind.models.encoding import encoded
 from crosswind.training import checkpoint as files
 from crosswind.training.cuda_graphs import Steps
 from crosswind.training.device import reproducible
-from crosswind.training.identity import identity, info_of, pairing_of
+from crosswind.training.identity import identity, info_of, pairing_of, smallest_lot
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter, finished_work
@@ -387,7 +387,8 @@ class _Run:
         self.meter.watch(*rows.values())
         how = predict_adapted if self.method.needs.adapts else predict
         by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
-        return {rule: by_step[step] for rule, step in self.taken.items()}, lot_warnings(self.method, sets, images)
+        told = lot_warnings(self.method, smallest_lot(self.method, sets, images))
+        return {rule: by_step[step] for rule, step in self.taken.items()}, told
 
     def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         self.context.load_weights(self.snapshots[step])

@@ -18,7 +18,7 @@ from crosswind.core.knobs import Limit, Needs
 from crosswind.core.registry import facts, listing
 from crosswind.core.types import InputSpec, canonical
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import split_rows, training_keys
+from crosswind.data.derive import training_keys
 from crosswind.methods.base import Info, Method
 from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import ModelSpec, TrainingSettings
@@ -26,7 +26,7 @@ from crosswind.training.settings import ModelSpec, TrainingSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crosswind.shifts.split import RowSet, Split
+    from crosswind.shifts.split import Split
 
 
 @dataclass(frozen=True)
@@ -318,22 +318,6 @@ def _rule_warnings(method: Method, split: Split, info: Info, item: Selection, en
     return found
 
 
-def lot_warnings(method: Method, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]) -> list[str]:
-    """What the reader of its predictions must be told of a method that adapts to rows, a sentence each."""
-    if not method.needs.adapts:
-        return []
-    attribute = getattr(method, method.needs.adapts)
-    lots = []
-    for name, rows in sets.items():
-        if attribute is None:
-            lots.append((len(rows.rows), f"set {name!r}"))
-            continue
-        dataset = images[rows.source]
-        base, drawn = split_rows(dataset, rows.rows)
-        derived = dataset.derived is not None and dataset.derived.name == attribute
-        codes = drawn if derived else dataset.table.column(attribute)[base].astype(np.int64)
-        values = dataset.attribute(attribute).values
-        lots += [
-            (int(count), f"{attribute} {values[code]!r} of set {name!r}") for code, count in enumerate(np.bincount(codes)) if count
-        ]
-    return [f"{method.registered_name} {text}" for text in _lot_warning(min(lots, default=None))]  # type: ignore[attr-defined]
+def lot_warnings(method: Method, lot: tuple[int, str] | None) -> list[str]:
+    """What the reader of predictions must be told of the smallest number of test rows that the method adapts to at once."""
+    return [f"{method.registered_name} {text}" for text in _lot_warning(lot)]  # type: ignore[attr-defined]

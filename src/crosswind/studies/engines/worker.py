@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import CrosswindError, InternalError, RunError, one_line
+from crosswind.core.registry import import_named
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
 from crosswind.studies.causes import cause_of
@@ -50,6 +51,7 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
     held: dict[str, Any] = {}
     try:
         with one_thread():
+            import_named()
             call = _function(job)
             result = _done(call, task, report, held)
             followed = {item["key"]: _done(call, item, report, held) for item in task["following"]}
