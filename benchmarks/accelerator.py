@@ -33,8 +33,8 @@ from crosswind.models.build import build_model, unnamed
 from crosswind.training.cuda_graphs import VARIABLE, Steps
 from crosswind.training.device import reproducible
 from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.run_context import LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
 
 ROWS, SIDE = 1091, 64
 Step = Callable[[int], Any]
@@ -61,7 +61,7 @@ def loop(name: str, batch: int, precision: str, *, graph: bool = False, compiled
     rows, data, method = Rows(), data_of(), ERM()
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
     images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = RunTools(method, Info(InputSpec.image(SIDE, SIDE, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    tools = LoopContext(method, Info(InputSpec.image(SIDE, SIDE, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)

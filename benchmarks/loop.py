@@ -47,10 +47,10 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
 
 def bare_of(name: str) -> Step:
     """Forward, backward and optimiser alone."""
-    step, tools = loop_of(name, *data_of(SIDES[name]))
+    step, context = loop_of(name, *data_of(SIDES[name]))
     step(0)
-    assert tools.batch is not None
-    model, x, y = tools.modules["model"], tools.batch.x, tools.batch.y
+    assert context.batch is not None
+    model, x, y = context.modules["model"], context.batch.x, context.batch.y
     parameters = list(model.parameters())
     optimiser = torch.optim.Adam(parameters, lr=1e-3, fused=True)
 

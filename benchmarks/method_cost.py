@@ -45,8 +45,8 @@ from crosswind.training.cuda_graphs import Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.predicting import predict, predict_adapted
+from crosswind.training.run_context import LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
 
 OUT = Path(__file__).parent / "results" / "method-cost.json"
 # Pixels a side; rounds and steps in each of them.
@@ -96,9 +96,9 @@ class Side:
         )
         spec, base = ModelSpec(model), None
         if self.method.needs.base is not None:
-            first = RunTools(load("methods", "erm")(), info, spec, self.settings, 0, self.loader, self.rows, None)
+            first = LoopContext(load("methods", "erm")(), info, spec, self.settings, 0, self.loader, self.rows, None)
             base = {f"model.{key}": value for key, value in first.modules["model"].state_dict().items()}
-        self.tools = RunTools(self.method, info, spec, self.settings, 0, self.loader, self.rows, base)
+        self.tools = LoopContext(self.method, info, spec, self.settings, 0, self.loader, self.rows, base)
         self.tools.train(False)
         stage = self.method.stage(0, self.tools)
         assert stage is not None

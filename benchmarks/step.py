@@ -33,8 +33,8 @@ from crosswind.models.build import build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
+from crosswind.training.run_context import LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
 
 SIDES = {"mlp": 32, "small-cnn": 32, "resnet-w16": 64, "resnet18": 64}
 ROWS, BATCH = 1091, 128
@@ -53,14 +53,14 @@ class Rows:
     visit_step: tuple[int, int] = (0, 0)
 
 
-def loop_of(name: str, data: AttributedDataset, rows: Rows, precision: str = "fp32") -> tuple[Callable[[int], None], RunTools]:
+def loop_of(name: str, data: AttributedDataset, rows: Rows, precision: str = "fp32") -> tuple[Callable[[int], None], LoopContext]:
     """A step of the loop, and what it works on."""
     settings = TrainingSettings(batch=BATCH, precision=precision)
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
     side = SIDES[name]
     method = ERM()
     images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = RunTools(method, Info(InputSpec.image(side, side, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    tools = LoopContext(method, Info(InputSpec.image(side, side, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)

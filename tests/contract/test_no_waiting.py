@@ -14,8 +14,8 @@ from crosswind.methods.base import Batch, Loss, Method, Stage
 from crosswind.methods.erm import ERM
 from crosswind.training.identity import info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
+from crosswind.training.run_context import LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
 
 
 def steps(name: str, method: Method) -> int:
@@ -27,7 +27,7 @@ def steps(name: str, method: Method) -> int:
     images = {sets.train.source: data}
     rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views())
     info = info_of(sets, images, settings)
-    tools = RunTools(
+    context = LoopContext(
         method,
         info,
         ModelSpec(given.get("model", "mlp")),
@@ -37,13 +37,13 @@ def steps(name: str, method: Method) -> int:
         EvaluationRows(sets.train, data, settings, resident=False),
         None,
     )
-    tools.begin(Stage(), fresh=False)  # what a method does between stages may wait
+    context.begin(Stage(), fresh=False)  # what a method does between stages may wait
 
-    tools.train()
+    context.train()
     for step in range(3):
-        tools.batch = rows.batch(step, 12)
-        assert tools.batch.x.is_meta
-        loss = method.update(tools, tools.batch)
+        context.batch = rows.batch(step, 12)
+        assert context.batch.x.is_meta
+        loss = method.update(context, context.batch)
         assert loss.total.is_meta and all(term.is_meta for term in loss.terms.values())
     return 3
 

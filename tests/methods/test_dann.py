@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Limit
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, State
 from crosswind.methods.dann import DANN
 from crosswind.methods.erm import ERM
 from crosswind.methods.functional import row_losses
@@ -59,7 +59,7 @@ def test_loss_by_hand() -> None:
 
 @dataclass
 class Spy:
-    """Tools that take no step and keep what was to be descended."""
+    """A run context that takes no step and keeps what was to be descended."""
 
     modules: Modules
     state: State = field(default_factory=dict)
@@ -146,12 +146,12 @@ class Watched(Reversal):
     def optimisers(self, info: Info, modules: Modules, stage: str) -> Any:
         return self.inner.optimisers(info, modules, stage)
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
-        found = self.inner.update(tools, batch)
+    def update(self, context: RunContext, batch: Batch) -> Loss:
+        found = self.inner.update(context, batch)
         for name in ("model", "discriminator"):
-            flat = torch.cat([p.detach().flatten().clone() for p in tools.modules[name].parameters()])
+            flat = torch.cat([p.detach().flatten().clone() for p in context.modules[name].parameters()])
             SEEN.setdefault(name, []).append(flat)
-        model: Any = tools.modules["model"]
+        model: Any = context.modules["model"]
         SEEN.setdefault("head", []).append(model.head.weight.detach().clone())
         return found
 

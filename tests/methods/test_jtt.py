@@ -49,12 +49,12 @@ def noisy(n: int = 60) -> Sets:
 
 def test_wrong_rows_and_not_right_rows_stand_up_times_in_an_epoch() -> None:
     """Answers (0, 1, 2, 2, 0) to labels (0, 1, 1, 2, 2): rows 2 and 4 are wrong and stand 3 times, the others once."""
-    tools = Asked([0, 1, 2, 2, 0], [0, 1, 1, 2, 2])
-    stage = JTT(up=3).stage(0, tools)  # type: ignore[arg-type]
+    context = Asked([0, 1, 2, 2, 0], [0, 1, 1, 2, 2])
+    stage = JTT(up=3).stage(0, context)  # type: ignore[arg-type]
     assert isinstance(stage, Stage) and stage.copies is not None
     assert stage.copies.tolist() == [1, 1, 3, 1, 3]
-    assert tools.state["wrong"].tolist() == [False, False, True, False, True] and tools.asked == [True]
-    assert JTT().stage(1, tools) is None  # type: ignore[arg-type]
+    assert context.state["wrong"].tolist() == [False, False, True, False, True] and context.asked == [True]
+    assert JTT().stage(1, context) is None  # type: ignore[arg-type]
     # An epoch of 5 rows of which one is wrong: 20 + 4 = 24 rows.
     loader = TrainingRows(replace(split().train, **first(5)), DATA, TrainingSettings(batch=24), 0, "epoch")  # type: ignore[arg-type]
     stage = JTT(up=20).stage(0, Asked([0, 0, 0, 0, 1], [0, 0, 0, 0, 0]))  # type: ignore[arg-type]

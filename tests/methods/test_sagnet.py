@@ -47,7 +47,7 @@ def batch(n: int = 7) -> Batch:
 
 @dataclass
 class Spy:
-    """Tools that take no step and keep what was to be descended, with its gradients."""
+    """A run context that takes no step and keeps what was to be descended, with its gradients."""
 
     modules: Modules
     method: SagNet

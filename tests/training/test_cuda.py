@@ -32,8 +32,8 @@ from crosswind.training.identity import info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.predicting import evaluation_mode
 from crosswind.training.profiling import Profile
+from crosswind.training.run_context import LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -110,19 +110,19 @@ def steps(name: str, method: Method, precision: str) -> int:
     info = info_of(sets, images, settings)
     training = EvaluationRows(sets.train, data, settings, resident=False)
     model = ModelSpec(given.get("model", "mlp"))
-    tools = RunTools(method, info, model, settings, 0, rows, training, None)
-    tools.begin(Stage(), fresh=False)
-    tools.train()
+    context = LoopContext(method, info, model, settings, 0, rows, training, None)
+    context.begin(Stage(), fresh=False)
+    context.train()
     taken = 0
     for step in range(4):
         if step:  # the first one loads kernels, and makes handles and moments
             with no_waiting():
-                tools.batch = rows.batch(step, 12)
-                method.update(tools, tools.batch)
+                context.batch = rows.batch(step, 12)
+                method.update(context, context.batch)
             taken += 1
         else:
-            tools.batch = rows.batch(step, 12)
-            method.update(tools, tools.batch)
+            context.batch = rows.batch(step, 12)
+            method.update(context, context.batch)
     return taken
 
 

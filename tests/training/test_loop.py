@@ -13,7 +13,7 @@ from tests.training.world import DATA, Sets, rows_of, run, same_weights, split, 
 from crosswind.core.errors import DataError, InputError, NeedsError, RunError
 from crosswind.core.knobs import Base, Limit, Needs, knob
 from crosswind.core.types import InputSpec
-from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State, Tools
+from crosswind.methods.base import Batch, Loss, Method, Modules, Output, RunContext, Stage, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.functional import frozen, row_losses
 from crosswind.methods.groupdro import GroupDRO
@@ -146,9 +146,9 @@ class Scripted(Toy):
     def state(self, info: Any) -> State:
         return {"step": torch.zeros(())}
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
-        out = super().update(tools, batch)
-        tools.state["step"] = tools.state["step"] + 1
+    def update(self, context: RunContext, batch: Batch) -> Loss:
+        out = super().update(context, batch)
+        context.state["step"] = context.state["step"] + 1
         return out
 
     def predict(self, modules: Modules, x: torch.Tensor, state: State) -> Output:
@@ -272,8 +272,8 @@ def test_stopped_run_goes_on_with_equal_bits(tmp_path: Path, step: int, model: s
 class Random(Toy):
     """Adds noise to its inputs and rows to its loss by torch's own generator, in steps and before stages."""
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
-        return Stage(weights=torch.rand(tools.info.n_rows)) if index == 0 else None
+    def stage(self, index: int, context: RunContext) -> Stage | None:
+        return Stage(weights=torch.rand(context.info.n_rows)) if index == 0 else None
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         if batch.step == STOP["step"]:
@@ -396,7 +396,7 @@ def test_stop_rule_looks_at_no_step_before_the_switch(rule: dict[str, Any], sele
 class SwitchingLater(Switching):
     """A first stage of four steps, shorter than the switch, then the study's."""
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
+    def stage(self, index: int, context: RunContext) -> Stage | None:
         return None if index > 1 else Stage("first", steps=4) if index == 0 else Stage()
 
 
@@ -513,21 +513,21 @@ class Adversary(Toy):
             ),
         }
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
-        model, critic = tools.modules["model"], tools.modules["discriminator"]
+    def update(self, context: RunContext, batch: Batch) -> Loss:
+        model, critic = context.modules["model"], context.modules["discriminator"]
         before = [p.detach().clone() for p in model.parameters()]
         was = critic.weight.detach().clone()
 
         def domain() -> Loss:
             return Loss(row_losses(critic(model.features(batch.x)), batch.environment).mean())
 
-        found = tools.descend("discriminator", domain)
+        found = context.descend("discriminator", domain)
         assert all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
         assert all(p.grad is None for p in model.parameters()) or batch.step > 0
         moved = critic.weight.detach() - was
         # Plain SGD: exactly lr x gradient, by the optimiser's own lr and schedule.
         assert torch.allclose(moved, -self.discriminator_lr * 0.5**batch.epoch * critic.weight.grad, atol=1e-7)
-        main = tools.descend("main", lambda: Loss(100 * self.loss(tools.modules, batch, tools.state).total - domain().total))
+        main = context.descend("main", lambda: Loss(100 * self.loss(context.modules, batch, context.state).total - domain().total))
         norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
         assert norm <= self.clip * (1 + 1e-4)
         return Loss(main.total, {"domain": found.total})
@@ -560,8 +560,8 @@ def test_optimisers_are_declared_for_each_stage() -> None:
 def test_unknown_optimiser_is_named() -> None:
     @dataclass(frozen=True)
     class Wrong(Toy):
-        def update(self, tools: Tools, batch: Batch) -> Loss:
-            return tools.descend("generator", lambda: self.loss(tools.modules, batch, tools.state))
+        def update(self, context: RunContext, batch: Batch) -> Loss:
+            return context.descend("generator", lambda: self.loss(context.modules, batch, context.state))
 
     with pytest.raises(RunError, match=r"declares no optimiser 'generator' \(declared: main\)"):
         run(Wrong())
@@ -571,10 +571,10 @@ def test_unknown_optimiser_is_named() -> None:
 def test_two_optimisers_go_on_with_equal_bits(tmp_path: Path, step: int) -> None:
     @dataclass(frozen=True)
     class Halting(Adversary):
-        def update(self, tools: Tools, batch: Batch) -> Loss:
+        def update(self, context: RunContext, batch: Batch) -> Loss:
             if batch.step == STOP["step"]:
                 raise Stopped
-            return super().update(tools, batch)
+            return super().update(context, batch)
 
     whole = run(Halting())
     STOP["step"] = step
@@ -589,10 +589,10 @@ def test_reset_forgets_what_adam_has_gathered() -> None:
     class Resetting(Toy):
         at: int = 6
 
-        def update(self, tools: Tools, batch: Batch) -> Loss:
+        def update(self, context: RunContext, batch: Batch) -> Loss:
             if batch.step == self.at:
-                tools.reset("main")
-            return super().update(tools, batch)
+                context.reset("main")
+            return super().update(context, batch)
 
     assert same_weights(run(Resetting(at=99)), run(ERM()))
     assert same_weights(run(Resetting(at=0)), run(ERM()))
@@ -607,13 +607,13 @@ class TwoStages(Toy):
     start: str = "fresh"
     end: str = "last"
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
+    def stage(self, index: int, context: RunContext) -> Stage | None:
         if index == 0:
             return Stage("identify", steps=6, end=self.end)
         if index == 1:
-            answer = tools.predict().logits.argmax(1)
-            wrong = answer != tools.y.cpu()
-            SEEN.append((wrong.clone(), tools.modules["model"].fc.weight.detach().clone()))
+            answer = context.predict().logits.argmax(1)
+            wrong = answer != context.y.cpu()
+            SEEN.append((wrong.clone(), context.modules["model"].fc.weight.detach().clone()))
             return Stage("main", start=self.start, copies=torch.where(wrong, self.up, 1))
         return None
 
@@ -665,10 +665,10 @@ def test_state_written_before_a_fresh_stage_reaches_it() -> None:
         def state(self, info: Any) -> State:
             return {"wrong": torch.zeros(info.n_rows)}
 
-        def stage(self, index: int, tools: Tools) -> Stage | None:
-            found = super().stage(index, tools)
+        def stage(self, index: int, context: RunContext) -> Stage | None:
+            found = super().stage(index, context)
             if index == 1:
-                tools.state["wrong"] = SEEN[-1][0].float()
+                context.state["wrong"] = SEEN[-1][0].float()
             return found
 
     found = run(Telling())
@@ -692,15 +692,15 @@ def test_further_copies_of_the_model_begin_with_other_weights() -> None:
 class Growing(Toy):
     """Appends negatives of its rows, twice (as ADA)."""
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
+    def stage(self, index: int, context: RunContext) -> Stage | None:
         from crosswind.methods.base import Examples
 
         if index == 0:
             return Stage("one", steps=5)
-        assert not tools.modules["model"].training
+        assert not context.modules["model"].training
         if index == 1:
-            assert tools.last is not None and tools.last.name == "one"
-            made = Examples(-tools.inputs(), tools.y.clone() * 0 + 1, torch.arange(tools.info.n_rows))
+            assert context.last is not None and context.last.name == "one"
+            made = Examples(-context.inputs(), context.y.clone() * 0 + 1, torch.arange(context.info.n_rows))
             return Stage("two", extra=made, steps=15)
         return None
 
@@ -747,15 +747,15 @@ class OnBase(Toy):
     def modules(self, info: Any, make_model: Any) -> Modules:
         return {"model": make_model(), "base": frozen(make_model(base=True))}
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
+    def stage(self, index: int, context: RunContext) -> Stage | None:
         if index:
             return None
-        logits = tools.predict(base=True).logits
-        assert tools.features(base=True).shape == (60, 16)
-        assert torch.equal(tools.modules["base"](tools.inputs()), logits) or torch.allclose(
-            tools.modules["base"](tools.inputs()), logits, atol=1e-5
+        logits = context.predict(base=True).logits
+        assert context.features(base=True).shape == (60, 16)
+        assert torch.equal(context.modules["base"](context.inputs()), logits) or torch.allclose(
+            context.modules["base"](context.inputs()), logits, atol=1e-5
         )
-        return Stage(weights=row_losses(logits, tools.y))
+        return Stage(weights=row_losses(logits, context.y))
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         assert not modules["base"].training and modules["model"].training
@@ -849,7 +849,7 @@ def test_stage_without_validation_hands_on_silently() -> None:
     class Encoder(Toy):
         end: str = "last"
 
-        def stage(self, index: int, tools: Tools) -> Stage | None:
+        def stage(self, index: int, context: RunContext) -> Stage | None:
             return [Stage("encode", steps=5, validate=False, end=self.end), Stage(steps=4), None][index]
 
     found = run(Encoder())

@@ -46,7 +46,7 @@ __all__ = [
     "Pair",
     "Stage",
     "State",
-    "Tools",
+    "RunContext",
     "Unlabelled",
 ]
 
@@ -235,7 +235,7 @@ class MakeModel(Protocol):
         ...
 
 
-class Tools(Protocol):
+class RunContext(Protocol):
     """What the loop does for `update` and `stage`.
 
     `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows] and `environment` int64 [n_rows]
@@ -310,15 +310,15 @@ class Method:
         """Tensors kept beside the weights, saved in checkpoints and with every selected model."""
         return {}
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
+    def update(self, context: RunContext, batch: Batch) -> Loss:
         """One training step; what it gives back is logged."""
-        return tools.descend("main", lambda: self.loss(tools.modules, batch, tools.state))
+        return context.descend("main", lambda: self.loss(context.modules, batch, context.state))
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
+    def stage(self, index: int, context: RunContext) -> Stage | None:
         """The stage that follows `index` finished ones, None when there is no more.
 
-        Called once before each stage, so what it computes from `tools` is that of the last one; networks are in evaluation
-        mode. It keeps nothing in variables: what a later call needs goes into `tools.state`, or is in `tools.last`.
+        Called once before each stage, so what it computes from `context` is that of the last one; networks are in evaluation
+        mode. It keeps nothing in variables: what a later call needs goes into `context.state`, or is in `context.last`.
         """
         return Stage() if index == 0 else None
 

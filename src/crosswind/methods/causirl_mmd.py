@@ -9,7 +9,7 @@ import torch
 
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, State
 from crosswind.methods.functional import kernel_distance, mixtures, row_losses
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class CausIRLMMD(Method):
         """`environment_rows` int64 [e]: training rows of each environment, of the only one where none is declared."""
         return {"environment_rows": torch.tensor(info.environment_counts or (info.n_rows,), dtype=torch.int64)}
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
+    def update(self, context: RunContext, batch: Batch) -> Loss:
         """One descent; overridden because a loss that draws is not one of several runs at once."""
-        return super().update(tools, batch)
+        return super().update(context, batch)
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, State, Tools
+from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, RunContext, State
 from crosswind.methods.functional import row_losses, with_slopes
 
 if TYPE_CHECKING:
@@ -123,29 +123,29 @@ class DANN(Method):
         features = cast("Model", modules["model"]).features(batch.x)
         return self._objective(modules, features, self._told(modules, features, batch).mean(), batch)
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
+    def update(self, context: RunContext, batch: Batch) -> Loss:
         """One step of the model, then those of the discriminator on the features that the model had before it."""
-        model, told_by = cast("Model", tools.modules["model"]), list(tools.modules["discriminator"].parameters())
+        model, told_by = cast("Model", context.modules["model"]), list(context.modules["discriminator"].parameters())
         kept: list[Tensor] = []
         first: list[Tensor] = []
 
         def objective() -> Loss:
             features = model.features(batch.x)
             given = features.detach().requires_grad_()  # one pass a step: a second would move the batch statistics twice
-            told = self._told(tools.modules, given, batch).mean()
+            told = self._told(context.modules, given, batch).mean()
             # One way there and back through the discriminator serves its own first step and the model's.
             slope, *slopes = torch.autograd.grad(told, [given, *told_by])
             told = told.detach()
             kept.append(given.detach())
             first.append(with_slopes(told, told_by, slopes))
-            return self._objective(tools.modules, features, with_slopes(told, [features], [slope]), batch)
+            return self._objective(context.modules, features, with_slopes(told, [features], [slope]), batch)
 
-        found = tools.descend("main", objective)
+        found = context.descend("main", objective)
         for number in range(self.discriminator_steps):
             if number == 0 and self.gradient_penalty == 0:
-                tools.descend("discriminator", lambda: Loss(first[0]))
+                context.descend("discriminator", lambda: Loss(first[0]))
             else:
-                tools.descend("discriminator", lambda: Loss(self._own(tools.modules, kept[0], batch)))
+                context.descend("discriminator", lambda: Loss(self._own(context.modules, kept[0], batch)))
         return found
 
     def _objective(self, modules: Modules, features: Tensor, told: Tensor, batch: Batch) -> Loss:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, State
 from crosswind.methods.functional import group_means, membership, row_losses
 
 __all__ = ["IRM"]
@@ -86,11 +86,11 @@ class IRM(Method):
         """`environment_rows` int64 [e]: training rows of each environment; a loss needs their number without asking the device."""
         return {"environment_rows": torch.tensor(info.environment_counts, dtype=torch.int64)}
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
+    def update(self, context: RunContext, batch: Batch) -> Loss:
         """One descent; before the first one with the new weight the optimiser begins anew."""
         if self.reset and batch.step == self._switch(batch):
-            tools.reset("main")
-        return super().update(tools, batch)
+            context.reset("main")
+        return super().update(context, batch)
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""

@@ -9,7 +9,7 @@ import torch
 
 from crosswind.core.knobs import Base, Limit, Needs, choose, knob, linear
 from crosswind.core.registry import register
-from crosswind.methods.base import Info, Method, Stage, State, Tools
+from crosswind.methods.base import Info, Method, RunContext, Stage, State
 
 __all__ = ["JTT"]
 
@@ -91,15 +91,15 @@ class JTT(Method):
         """`wrong` bool [n_rows]: the error set; `answered` bool []: whether the first network's answers were numbers."""
         return {"wrong": torch.zeros(info.n_rows, dtype=torch.bool), "answered": torch.ones((), dtype=torch.bool)}
 
-    def stage(self, index: int, tools: Tools) -> Stage | None:
+    def stage(self, index: int, context: RunContext) -> Stage | None:
         """The second training; the first is the base run's."""
         if index:
             return None
-        logits = tools.predict(base=True).logits
+        logits = context.predict(base=True).logits
         assert logits is not None
-        wrong = logits.argmax(1) != tools.y.cpu()
-        tools.state["wrong"] = wrong.to(tools.y.device)
-        tools.state["answered"] = torch.isfinite(logits).all().to(tools.y.device)
+        wrong = logits.argmax(1) != context.y.cpu()
+        context.state["wrong"] = wrong.to(context.y.device)
+        context.state["answered"] = torch.isfinite(logits).all().to(context.y.device)
         # Without a row that stands twice the stage is ERM's own, down to what is drawn at a row's visits.
         return Stage("main", copies=torch.where(wrong, self.up, 1) if self.up > 1 and bool(wrong.any()) else None)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State, Tools
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, State
 from crosswind.methods.functional import row_keys, row_losses
 
 __all__ = ["Mixup"]
@@ -64,9 +64,9 @@ class Mixup(Method):
         """`environment_rows` int64 [e]: training rows of each environment; a loss needs their number without asking the device."""
         return {"environment_rows": torch.tensor(info.environment_counts, dtype=torch.int64)}
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
+    def update(self, context: RunContext, batch: Batch) -> Loss:
         """One descent; overridden because a loss that draws is not one of several runs at once."""
-        return super().update(tools, batch)
+        return super().update(context, batch)
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""

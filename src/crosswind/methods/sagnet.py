@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, State, Tools
+from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, RunContext, State
 from crosswind.methods.functional import row_losses, with_slopes
 from crosswind.models.build import Model
 
@@ -118,14 +118,14 @@ class SagNet(Method):
         """The classifier's objective: the mean cross-entropy on contents in mixed styles."""
         return Loss(self._losses(modules, batch)[0])
 
-    def update(self, tools: Tools, batch: Batch) -> Loss:
+    def update(self, context: RunContext, batch: Batch) -> Loss:
         """One step of the model, of the style network and of the adversary, from one pass."""
-        affine = _affine(tools.modules)
+        affine = _affine(context.modules)
         kept: list[Tensor] = []
         slopes: list[Tensor] = []
 
         def classified() -> Loss:
-            classed, told, even = self._losses(tools.modules, batch)
+            classed, told, even = self._losses(context.modules, batch)
             # Now, while the pass through the early part is still remembered: another pass would cost as much again, and would move
             # the batch statistics a second time.
             slopes.extend(torch.autograd.grad(self.weight * even, affine, retain_graph=True))
@@ -133,10 +133,10 @@ class SagNet(Method):
             terms = {"classification": classed, "style": told, "even": even}
             return Loss(classed, {name: term.detach() for name, term in terms.items()})
 
-        found = tools.descend("main", classified)
-        tools.descend("style", lambda: Loss(kept[0]))
+        found = context.descend("main", classified)
+        context.descend("style", lambda: Loss(kept[0]))
         # What has these slopes: its gradient is theirs wherever the parameters are by now.
-        tools.descend("adversary", lambda: Loss(with_slopes(torch.zeros_like(kept[0]), affine, slopes)))
+        context.descend("adversary", lambda: Loss(with_slopes(torch.zeros_like(kept[0]), affine, slopes)))
         return found
 
     def _losses(self, modules: Modules, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from crosswind.methods.base import Batch, Loss, Method
-from crosswind.training.tools import RunTools
+from crosswind.training.run_context import LoopContext
 
 __all__ = ["LEAST", "VARIABLE", "WARM_UP", "Steps"]
 
@@ -50,10 +50,10 @@ class _FixedBatch(Batch):
 
 
 class Steps:
-    """The steps of one stage, of a method on its tools. `why`: why there is no graph; empty while there may be one."""
+    """The steps of one stage, of a method on its context. `why`: why there is no graph; empty while there may be one."""
 
-    def __init__(self, method: Method, tools: RunTools, device: str, length: int) -> None:
-        self._method, self._tools, self._length = method, tools, length
+    def __init__(self, method: Method, context: LoopContext, device: str, length: int) -> None:
+        self._method, self._tools, self._length = method, context, length
         self._device = torch.device(device)
         self._cuda = self._device.type == "cuda"
         self._taken = self._compared = 0
@@ -128,27 +128,27 @@ class Steps:
     def _record(self, batch: Batch, number: int) -> None:
         """Record the step; nothing of it is done yet. Whatever goes wrong, ordinary steps go on."""
         fixed = _FixedBatch(**{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)})
-        tools, state = self._tools, dict(self._tools.state)
-        gathered = tools.gathered()
+        context, state = self._tools, dict(self._tools.state)
+        gathered = context.gathered()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
             torch.cuda.synchronize()
             self._seed(number)
             drawn = torch.default_generator.get_state()
-            tools.batch = fixed
+            context.batch = fixed
             with torch.cuda.stream(_stream(str(self._device))), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of an empty graph, where the method stops at once
                 # Other threads may go on with the device meanwhile: rows are read ahead in one.
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
-                    loss = self._method.update(tools, fixed)
-                    for name, value in tools.state.items():
+                    loss = self._method.update(context, fixed)
+                    for name, value in context.state.items():
                         if value is not state[name]:
                             state[name].copy_(value)
                 except Exception as error:
                     self.why = "the method reads the step" if isinstance(error, _DependsOnStep) else f"{type(error).__name__}"
                 finally:
-                    tools.state = state
+                    context.state = state
                     try:
                         graph.capture_end()
                     except RuntimeError as error:  # what was recorded cannot be a graph
@@ -157,9 +157,9 @@ class Steps:
                         generator = torch.cuda.default_generators[torch.cuda.current_device()]
                         generator.graphsafe_set_state(torch.Generator(self._device).graphsafe_get_state())
             torch.cuda.synchronize()
-        if tools.gathered().keys() != gathered.keys():
+        if context.gathered().keys() != gathered.keys():
             # Made in the recording, which fills nothing: an ordinary step would go on from whatever lies there.
-            tools.load_gathered(gathered)
+            context.load_gathered(gathered)
             self.why = self.why or "the optimiser has new parameters to move"
         if not self.why and not torch.equal(drawn, torch.default_generator.get_state()):
             self.why = "the method draws on the host"

@@ -30,9 +30,9 @@ from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.metering import Meter, finished_work
 from crosswind.training.predicting import predict, predict_adapted, score
 from crosswind.training.requirements import check_stages, lot_warnings, run_warnings
+from crosswind.training.run_context import LoopContext
 from crosswind.training.selection import Selector, Stopper, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings
-from crosswind.training.tools import RunTools
 from crosswind.training.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Run:
         self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
         self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
         training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
-        self.tools = RunTools(method, info, model, settings, seed, self.rows, training, base)
-        made = self.tools.modules.get("model")
+        self.context = LoopContext(method, info, model, settings, seed, self.rows, training, base)
+        made = self.context.modules.get("model")
         if isinstance(made, Model):
             check_stages(method.registered_name, method.needs, made.stages)  # type: ignore[attr-defined]
         self.validation = {
@@ -119,16 +119,16 @@ class Run:
             best = self.selector.selections.get("best-id")
             if best is None:
                 raise RunError(f"stage {self.stage.name!r} ends with its best weights, but there is no validation to tell them by")
-            self.tools.load_weights(self.snapshots[best.step])
+            self.context.load_weights(self.snapshots[best.step])
         torch.default_generator.manual_seed(torch_seed(self.seed, "stage", self.index + 1))
-        self.tools.train(False)
-        self.tools.last = self.stage if self.index >= 0 else None
-        stage = self.method.stage(self.index + 1, self.tools)
+        self.context.train(False)
+        self.context.last = self.stage if self.index >= 0 else None
+        stage = self.method.stage(self.index + 1, self.context)
         if stage is None:
             if self.index < 0:
                 raise RunError("the method names no stage")
             return False
-        self.tools.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
+        self.context.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
         self.index, self.stage, self.stage_over = self.index + 1, stage, False
         self.before, self.step, self.validations = self.before + self.step, 0, 0
         self.snapshots, self.said = {}, {}
@@ -151,10 +151,10 @@ class Run:
         return self.info.steps if self.stage.steps is None else self.stage.steps
 
     def _train_stage(self) -> None:
-        length, every, tools = self.length, self.settings.validate_every, self.tools
-        steps = Steps(self.method, tools, self.settings.device, length)
+        length, every, context = self.length, self.settings.validate_every, self.context
+        steps = Steps(self.method, context, self.settings.device, length)
         clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
-        tools.train()
+        context.train()
         if length == 0:
             self._validate()
         ended = clock()
@@ -180,10 +180,10 @@ class Run:
         if wanted is None or not self.stage.stop or self.step % math.ceil(self.info.steps_per_epoch):
             return False
         with self.meter.part("evaluation", "validation"):
-            said = self.tools.predict()
+            said = self.context.predict()
             answers = said.label if said.logits is None else said.logits.argmax(1)
             assert answers is not None
-            return float(torch.eq(answers, self.tools.y.cpu()).double().mean()) >= wanted
+            return float(torch.eq(answers, self.context.y.cpu()).double().mean()) >= wanted
 
     def _log(self, loss: Loss) -> None:
         self.logged.setdefault("loss", []).append(loss.total.detach())
@@ -225,7 +225,7 @@ class Run:
             self.progress({"stage": self.stage.name, "step": total, "steps": self.before + self.length, "accuracy": accuracy})
 
     def _say(self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
-        given = self.method, self.tools.modules, self.tools.state
+        given = self.method, self.context.modules, self.context.state
         return {name: how(*given, rows, self.settings) for name, rows in sets.items()}
 
     def _keep_snapshots(self, total: int, said: dict[str, Predictions]) -> None:
@@ -233,7 +233,7 @@ class Run:
         # Only the last validation's weights are at hand; every other step that a rule takes was kept when it was that.
         self.snapshots = {step: kept for step, kept in self.snapshots.items() if step in wanted}
         self.said = {step: kept for step, kept in self.said.items() if step in wanted} | {total: said}
-        self.snapshots[total] = {key: value.detach().to("cpu", copy=True) for key, value in self.tools.weights().items()}
+        self.snapshots[total] = {key: value.detach().to("cpu", copy=True) for key, value in self.context.weights().items()}
 
     # -- checkpoint --------------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Run:
                 self._write(self.path)
 
     def _write(self, path: Path) -> None:
-        tensors = {**self.tools.weights(), **self.tools.gathered()}
+        tensors = {**self.context.weights(), **self.context.gathered()}
         for step, kept in self.snapshots.items():
             tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
         tensors |= files.stage_tensors(self.stage)
@@ -268,9 +268,9 @@ class Run:
             setattr(self, key, values[key])
         self.meter.restore(values["seconds"])
         self.stage = files.stage_from(values["stage"], tensors)
-        self.tools.load_weights(tensors)
-        self.tools.begin(self.stage, fresh=False)
-        self.tools.load_gathered(tensors)
+        self.context.load_weights(tensors)
+        self.context.begin(self.stage, fresh=False)
+        self.context.load_gathered(tensors)
         for name, value in tensors.items():
             if name.startswith("snapshot/"):
                 _, step, key = name.split("/", 2)
@@ -286,7 +286,7 @@ class Run:
     def result(self) -> Trajectory:
         """Predictions of every set by every rule, each distinct snapshot predicted with once."""
         selections = self.selector.selections
-        state = dict(self.tools.state)  # as it is at the end, before earlier weights are looked at
+        state = dict(self.context.state)  # as it is at the end, before earlier weights are looked at
         self.taken = {rule: item.step for rule, item in selections.items()}
         with self.meter.part("evaluation"):
             # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
@@ -297,7 +297,7 @@ class Run:
         taken = self.before + self.step
         self.meter.images += taken * self.settings.batch
         cost = {**self.meter.cost(), "steps": float(taken)}
-        frozen = {key: value.detach().cpu() for key, value in self.tools.frozen().items()}
+        frozen = {key: value.detach().cpu() for key, value in self.context.frozen().items()}
         pairing = pairing_of(self.method, self.split, self.info)
         told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
         told = {rule: [*own, *doubts] for rule, own in told.items()}
@@ -325,7 +325,7 @@ class Run:
         return {rule: by_step[step] for rule, step in self.taken.items()}, told
 
     def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
-        self.tools.load_weights(self.snapshots[step])
+        self.context.load_weights(self.snapshots[step])
         return self._say(how, sets)
 
 

@@ -20,7 +20,7 @@ from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
-__all__ = ["Optimiser", "RunTools"]
+__all__ = ["Optimiser", "LoopContext"]
 
 
 class Optimiser:
@@ -116,8 +116,8 @@ class Optimiser:
             self._gathered[int(place)][key] = own.copy_(value)
 
 
-class RunTools:
-    """What `methods.base.Tools` promises, for one run."""
+class LoopContext:
+    """What `methods.base.RunContext` promises, for one run."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class RunTools:
     # -- what methods call -------------------------------------------------------------------------------------------------
 
     def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
-        """See `Tools.descend`."""
+        """See `RunContext.descend`."""
         if name not in self._optimisers:
             raise RunError(f"the method declares no optimiser {name!r} (declared: {', '.join(self._optimisers)})")
         assert self.batch is not None
@@ -157,15 +157,15 @@ class RunTools:
         return found
 
     def reset(self, name: str) -> None:
-        """See `Tools.reset`."""
+        """See `RunContext.reset`."""
         self._optimisers[name].reset()
 
     def inputs(self, rows: Tensor | None = None) -> Tensor:
-        """See `Tools.inputs`."""
+        """See `RunContext.inputs`."""
         return torch.cat([x for x, _ in self._images.batches(_places(rows), padded=False)])
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
-        """See `Tools.predict`."""
+        """See `RunContext.predict`."""
         if base:
             return Output(logits=self._passed(rows, self._base_model(), lambda model, x: model(x)))
         with evaluation_mode(self.modules.values()), autocast(self._settings):
@@ -174,7 +174,7 @@ class RunTools:
         return Output(*(None if part[0] is None else _plain(torch.cat(part).cpu()) for part in zip(*parts, strict=True)))
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
-        """See `Tools.features`."""
+        """See `RunContext.features`."""
         return self._passed(rows, self._base_model() if base else self.modules["model"], lambda model, x: model.features(x))
 
     def _passed(self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]) -> Tensor:

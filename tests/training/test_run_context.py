@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from crosswind.methods.base import Batch, OptimiserSpec
+from crosswind.training.run_context import Optimiser
 from crosswind.training.settings import TrainingSettings
-from crosswind.training.tools import Optimiser
 
 BATCH = Batch(torch.zeros(1), torch.zeros(1), torch.zeros(1), torch.zeros(1))
 MADE = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
