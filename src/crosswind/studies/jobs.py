@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -185,8 +186,9 @@ def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[s
     else:
         report = _merged(place, read)
     (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    # The row's own copy: a report reads one folder a row.
-    write_exhibits(place.folder, {name: item for key in place.needs for name, item in read_exhibits(place.needed[key]).items()})
+    with suppress(OSError, ValueError):  # no number may fail by what is only looked at
+        # The row's own copy: a report reads one folder a row.
+        write_exhibits(place.folder, {name: item for key in place.needs for name, item in read_exhibits(place.needed[key]).items()})
     doubts = [text for about in read if about["kind"] == "predict" for text in about["doubts"]]
     entries = []
     for rule, sets in said.items():
