@@ -162,13 +162,13 @@ def test_a_published_file_gives_torchvisions_logits(
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     monkeypatch.setattr(get_model_weights(theirs)["IMAGENET1K_V1"].value, "url", f"https://example.org/{file}")
     x = torch.rand(2, 3, side, side)
-    ours = built("IMAGENET1K_V1", name, 1000, (3, side, side)).eval()
+    ours = built("IMAGENET1K_V1", name, 1000, InputSpec.image(side, side, 3)).eval()
     seen = tv.resize(x, [224, 224], antialias=True) if name == "vit-b-16" else x
     with torch.inference_mode():
         expected = their(tv.normalize(seen, list(pretrained.IMAGENET_MEAN), list(pretrained.IMAGENET_SD)))
         found = ours(x * 2 - 1)
         assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
-        tuned = built("IMAGENET1K_V1", name, 7, (3, side, side)).eval()
+        tuned = built("IMAGENET1K_V1", name, 7, InputSpec.image(side, side, 3)).eval()
         assert torch.equal(tuned.features(x), ours.features(x)) and tuned(x).shape == (2, 7)
 
 

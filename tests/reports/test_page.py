@@ -22,7 +22,7 @@ BROWSER = next((found for name in ("chromium", "chromium-browser") if (found := 
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
 
 REASON = "the loss <script>window.broken = true</script> is not defined & the run ended"
-FIGURES = 12  # five shifts and the test rows; change, seeds, worst groups; ranks; selection rules; time
+FIGURES = 17  # five shifts and the test rows; change, seeds, worst groups; weights of groups (5); ranks; selection rules; time
 
 pytestmark = pytest.mark.slow  # a browser, and a study to look at
 

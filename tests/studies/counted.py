@@ -66,7 +66,7 @@ def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
             os.kill(os.getpid(), signal.SIGKILL)
             return drawn(rows)
 
-        object.__setattr__(data, "images", falls)
+        object.__setattr__(data, "read", falls)
     rows = np.arange(spec["rows"])
     held = ResidentRows(data, rows, evaluation=False)
     held.bring()

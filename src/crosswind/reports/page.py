@@ -278,7 +278,8 @@ def _exhibits(study: StudyRecord) -> Section:
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
             if isinstance(exhibit, Bars):
-                group.figures.append((draw.bars(title, exhibit), []))
+                numbers = Table(slug(title), title, ("name", exhibit.unit), tuple(exhibit.values.items()))
+                group.figures.append((draw.bars(title, exhibit), [numbers]))
             elif isinstance(exhibit, Grid):
                 notes = (exhibit.caption,) if exhibit.caption else ()
                 group.tables.append(Table(slug(title), title, tuple(exhibit.columns), tuple(map(tuple, exhibit.rows)), notes))

@@ -113,7 +113,10 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
 
 
 def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
-    """Label, path, facts and settings of each entry of `models`, `methods` or `estimators`; the label is the name by default."""
+    """Label, path, facts and settings of each entry of `models`, `methods` or `estimators`; the label is the name by default.
+
+    A model whose extra is missing is refused where it is named.
+    """
     word = room.removesuffix("s")
     article = "an" if word == "estimator" else "a"
     for label, settings in (given if isinstance(given, dict) else dict.fromkeys(given)).items():
@@ -121,14 +124,16 @@ def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str,
         name = settings.pop(word, label)
         if not isinstance(name, str):
             raise InputError(f"{path}.{word}", f"must be the name of {article} {word}, not {shown(name)}")
-        yield label, path, facts(room, name, path if name is label else f"{path}.{word}"), settings
+        named = path if name is label else f"{path}.{word}"
+        known = facts(room, name, named)
+        check_extra(known.extra, named, name)
+        yield label, path, known, settings
 
 
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """Label -> name and resolved knobs of every model; a relative file of weights is looked for in `folder` first."""
     out = {}
     for label, path, known, settings in _entries(study.models, "models"):
-        check_extra(known.extra, path, known.name)
         knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
         if known.built is not None and not known.built.trained:
             out[label] = _given(known, knobs, path, folder)
