@@ -551,7 +551,7 @@ def training(folder: Path) -> Figures:
         "fit": {"fit_at": 0.4, "steps": 60, "validate_every": 20, "lr": 0.01},
         "fp64": {"precision": "fp64"},
         "bf16": {"precision": "bf16"},
-        "batches": {"evaluation_batch": 7, "checkpoint_every": 2, "channels_last": False},
+        "batches": {"evaluation_batch": 7, "checkpoint_seconds": 0, "channels_last": False},
         "whole": {"batch": 500},
         "uneven": {"steps": 7, "validate_every": 3},
     }

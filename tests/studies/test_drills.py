@@ -35,7 +35,7 @@ STUDY: dict[str, Any] = {
     "sizes": {"equal": {"total": 120}},
     "models": {"small": {"model": "mlp", "hidden": 16, "layers": 1}},
     "methods": {"erm": {}, "groupdro": {}},
-    "training": {"steps": 12, "batch": 32, "validate_every": 4},
+    "training": {"steps": 12, "batch": 32, "validate_every": 4, "checkpoint_seconds": 0},
     "seeds": 2,
 }
 METHOD = '''

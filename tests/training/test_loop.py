@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -911,3 +913,20 @@ def test_a_rule_by_groups_where_there_is_one_says_that_it_chose_by_accuracy() ->
     assert found.selections["best-id-worst-group"].step == found.selections["best-id"].step
     told = ["best-id-worst-group found no second group in the set validation, so it chose by accuracy"]
     assert found.doubts == {"best-id": [], "best-id-worst-group": told, "best-id-balanced-accuracy": [], "last": []}
+
+
+def test_checkpoints_are_written_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crosswind.training import run as module
+
+    path, now, written = tmp_path / "run", [0.0], []
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
+    monkeypatch.setattr(module.Run, "_write", lambda self, place: written.append(now[0]))
+
+    def wait(event: dict[str, Any]) -> None:
+        now[0] += 20
+
+    run(ERM(), checkpoint=path, checkpoint_seconds=30, progress=wait, steps=40)  # ten validations, 20 s apart
+    assert written == [40, 80, 120, 160, 200], "the last when training is over"
+    written.clear()
+    run(ERM(), checkpoint=path, checkpoint_seconds=30)
+    assert written == [], "a run that is over sooner writes none"

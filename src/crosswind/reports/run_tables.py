@@ -30,7 +30,7 @@ _LARGEST = {
     "step": "training steps, forward, backward and optimiser",
     "data": "making batches: augmentation, and attributes derived with mode: per-visit, are done anew at each step",
     "waiting": "waiting, for pixels that do not fit in memory, for another worker or for the disk: a larger "
-    "training.checkpoint_every writes fewer checkpoints",
+    "training.checkpoint_seconds writes fewer checkpoints",
     "prepare": "start-up, as the runs are short: each worker loads its libraries once, so fewer workers (--workers) or more runs "
     "to a study pay it less often",
     "other": "other things than training and evaluation, such as scores and files",

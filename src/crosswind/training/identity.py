@@ -137,7 +137,7 @@ def identity(
         arrays["visit_law"] = rows.visit_law
     arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
     sources = sorted({rows.source, *(item.source for item in split.validation.values())})
-    told = {name: value for name, value in keyed(vars(settings)).items() if name != "checkpoint_every"}
+    told = keyed(vars(settings))
     told["device"] = settings.device.partition(":")[0]  # another worker, on another device of the kind, may go on with the run
     return digest(
         {

@@ -88,7 +88,7 @@ class Run:
         self.stage = Stage()
         self.step = 0  # steps done in the stage
         self.before = 0  # steps done in earlier stages
-        self.validations = 0
+        self.saved = time.monotonic()  # when the last checkpoint was written
         self.stage_over = True
         self.over = False
         self.status = "finished"
@@ -130,7 +130,7 @@ class Run:
             return False
         self.context.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
         self.index, self.stage, self.stage_over = self.index + 1, stage, False
-        self.before, self.step, self.validations = self.before + self.step, 0, 0
+        self.before, self.step = self.before + self.step, 0
         self.snapshots, self.said = {}, {}
         self._follow()
         self.rows.begin(stage)
@@ -217,9 +217,7 @@ class Run:
                 "seconds": self.meter.total(),
             }
         )
-        self.validations += 1
-        if self.stage_over or self.validations % self.settings.checkpoint_every == 0:
-            self._save()
+        self._save()
         if self.progress is not None:
             accuracy = scores["validation"].accuracy if "validation" in scores else None
             self.progress({"stage": self.stage.name, "step": total, "steps": self.before + self.length, "accuracy": accuracy})
@@ -238,9 +236,11 @@ class Run:
     # -- checkpoint --------------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        if self.path is not None:
+        """Write a checkpoint if the last one, or the start, is `checkpoint_seconds` ago: a stop costs no more than that."""
+        if self.path is not None and time.monotonic() - self.saved >= self.settings.checkpoint_seconds:
             with self.meter.part("waiting"):
                 self._write(self.path)
+            self.saved = time.monotonic()
 
     def _write(self, path: Path) -> None:
         tensors = {**self.context.weights(), **self.context.gathered()}
@@ -329,7 +329,7 @@ class Run:
         return self._say(how, sets)
 
 
-_NUMBERS = ("index", "step", "before", "validations", "stage_over", "over", "status", "history")
+_NUMBERS = ("index", "step", "before", "stage_over", "over", "status", "history")
 
 
 def _finite(value: float) -> float | None:

@@ -69,7 +69,9 @@ class TrainingSettings:
         doc="arithmetic: float32, TF32 products (cuda only), bfloat16 autocast, or float64 for tests",
     )
     evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
-    checkpoint_every: int = knob(1, domain="[1, inf)", doc="validations between two checkpoints")
+    checkpoint_seconds: float = knob(
+        30.0, domain="[0, inf)", doc="seconds between checkpoints, each at a validation; a run that is shorter writes none"
+    )
     device: str = knob("cpu", doc="torch device: cpu, cuda, cuda:1, mps, xpu")
     channels_last: bool = knob(True, doc="memory layout of images and convolutions; speed only")
 
@@ -94,8 +96,13 @@ class TrainingSettings:
 
 
 def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a run's key holds them: without one that is younger than stores and at its default, so that keys stay."""
-    return {name: value for name, value in settings.items() if name != "select_before_switch" or value}
+    """Settings as a run's key holds them: those that decide its numbers.
+
+    Without one that is younger than stores and at its default, so that keys stay.
+    """
+    told = {name: value for name, value in settings.items() if name != "select_before_switch" or value}
+    told.pop("checkpoint_seconds", None)
+    return told
 
 
 def steps_of(epochs: float, n_rows: int, batch: int) -> int:

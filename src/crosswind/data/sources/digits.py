@@ -49,12 +49,13 @@ class Digits(Source):
     def load(self) -> AttributedDataset:
         """The data set: 1,797 rows, images uint8 [size, size, 3]. Raises `DataError` where scikit-learn's file is not as it was."""
         grey, digit = _read()
-        codes = np.vstack([digit[None], dealt(digit, 10, self.seed)])
+        codes = np.vstack([digit[None], dealt(digit, 10, self.seed), digit[None] // 5])
         attributes = (
             Attribute("digit", tuple(str(number) for number in range(10))),
             Attribute("ink", tuple(INKS)),
             Attribute("background", tuple(BACKGROUNDS)),
             Attribute("size", tuple(SIZES)),
+            Attribute("half", ("0-4", "5-9")),
         )
         file = digest_arrays({"grey": grey, "digit": digit})
         told = {"source": "digits", "drawing": 1, "size": self.size, "seed": self.seed, "file": file}
