@@ -21,6 +21,7 @@ __all__ = [
     "mean_ranks",
     "over_runs",
     "paired",
+    "seeds_to_tell",
     "summary",
     "t_quantile",
 ]
@@ -185,6 +186,29 @@ def t_quantile(df: int, level: float = 0.95) -> float:
     from scipy.special import stdtrit  # scipy.stats would cost half a second of import
 
     return float(stdtrit(df, (1 + level) / 2))
+
+
+def seeds_to_tell(sd: float, effect: float, level: float = 0.95, power: float = 0.8, most: int = 10_000) -> int | None:
+    """The least number of seeds, at least 2, at which a paired t-test tells a mean difference of `effect` with this power.
+
+    `sd`: of the differences. Two-sided at 1 - `level`, by the noncentral t distribution; None where `most` are not enough.
+    """
+    from scipy.special import nctdtr
+
+    def reached(n: int) -> bool:
+        t, shift = t_quantile(n - 1, level), effect / sd * math.sqrt(n)
+        # Far beyond the answer the distribution function overflows; there any n has a power of more than 0.98.
+        return shift > 30 or float(1 - nctdtr(n - 1, shift, t) + nctdtr(n - 1, shift, -t)) >= power
+
+    low, high = 1, 2
+    while not reached(high):
+        low, high = high, 2 * high
+        if low >= most:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
 
 
 def holm(p_values: Mapping[K, float]) -> dict[K, float]:

@@ -43,6 +43,7 @@ class Digits(Source):
 
     size: int = knob(32, domain="[8, 512]", doc="side of the picture in pixels")
     seed: int = knob(0, domain="[0, inf)", doc="deals ink, background and size to the rows")
+    one_size: bool = knob(False, doc="whether all digits are large, instead of three sizes")
 
     card = card_of("digits")
 
@@ -50,19 +51,23 @@ class Digits(Source):
         """The data set: 1,797 rows, images uint8 [size, size, 3]. Raises `DataError` where scikit-learn's file is not as it was."""
         grey, digit = _read()
         codes = np.vstack([digit[None], dealt(digit, 10, self.seed), digit[None] // 5])
+        sizes = tuple(SIZES)
+        if self.one_size:
+            sizes, codes[3] = sizes[-1:], 0
         attributes = (
             Attribute("digit", tuple(str(number) for number in range(10))),
             Attribute("ink", tuple(INKS)),
             Attribute("background", tuple(BACKGROUNDS)),
-            Attribute("size", tuple(SIZES)),
+            Attribute("size", sizes),
             Attribute("half", ("0-4", "5-9")),
         )
         file = digest_arrays({"grey": grey, "digit": digit})
         told = {"source": "digits", "drawing": 1, "size": self.size, "seed": self.seed, "file": file}
+        told |= {"one_size": True} if self.one_size else {}
         return AttributedDataset(
             name="digits",
             table=AttributeTable(attributes, codes),
-            read=_painter(codes, self.size),
+            read=_painter(codes, self.size, sizes),
             input=InputSpec.image(self.size, self.size, 3),
             fingerprint=digest(told),
         )
@@ -110,11 +115,11 @@ def _read() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return grey.reshape(ROWS, 8, 8).astype(np.uint8), digit
 
 
-def _painter(codes: NDArray[np.int64], size: int) -> Callable[[NDArray[np.int64]], NDArray[np.uint8]]:
+def _painter(codes: NDArray[np.int64], size: int, sizes: tuple[str, ...]) -> Callable[[NDArray[np.int64]], NDArray[np.uint8]]:
     inks, grounds = (np.array(list(table.values()), dtype=np.int32) for table in (INKS, BACKGROUNDS))
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        cover = _covers(codes[3].tobytes(), size)[rows][..., None].astype(np.int32)
+        cover = _covers(codes[3].tobytes(), size, sizes)[rows][..., None].astype(np.int32)
         ink, ground = (table[codes[i, rows]][:, None, None] for i, table in ((1, inks), (2, grounds)))
         mixed: NDArray[np.uint8] = ((ink * cover + ground * (255 - cover) + 127) // 255).astype(np.uint8)
         return mixed
@@ -123,13 +128,13 @@ def _painter(codes: NDArray[np.int64], size: int) -> Callable[[NDArray[np.int64]
 
 
 @cache
-def _covers(sizes: bytes, size: int) -> NDArray[np.uint8]:
+def _covers(size_of_rows: bytes, size: int, sizes: tuple[str, ...]) -> NDArray[np.uint8]:
     """How far ink covers each pixel of each row, 0 to 255: uint8 [1797, size, size]. Made once, 40 ms at 32 pixels."""
     grey, _ = _read()
-    codes = np.frombuffer(sizes, dtype=np.int64)
+    codes = np.frombuffer(size_of_rows, dtype=np.int64)
     out = np.zeros((ROWS, size, size), dtype=np.uint8)
-    for code, of_32 in enumerate(SIZES.values()):
-        side = max(1, of_32 * size // 32)
+    for code, name in enumerate(sizes):
+        side = max(1, SIZES[name] * size // 32)
         weights = _bilinear(side)
         rows = np.flatnonzero(codes == code)
         drawn = np.einsum("yi,nij,xj->nyx", weights, grey[rows].astype(np.int64), weights, optimize=["einsum_path", (0, 1), (0, 1)])
