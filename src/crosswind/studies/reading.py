@@ -28,7 +28,7 @@ MAX_DEPTH = 40
 NAMED = ("methods", "models")  # fields that are a list of names, or a mapping from names to settings
 SCALES = ("tiny", "small", "paper")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster and reads the same language
-_WORDS = {"": None, "~": None}
+_WORDS: dict[str, bool | None] = {"": None, "~": None}
 _WORDS |= {
     form: value for word, value in (("null", None), ("true", True), ("false", False)) for form in (word, word.title(), word.upper())
 }
