@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -105,12 +106,11 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
     def attach(cls: C) -> C:
         own = (cls.__module__, cls.__qualname__)
         known = _LIVE.get((room, name))
-        if known is not None and (known.__module__, known.__qualname__) != own:
-            raise InputError("name", f"{name!r} is already registered in {room} by {known.__module__}.{known.__qualname__}")
-        if not _is_ours(cls.__module__) and name in _scan(room):
-            taken = _scan(room)[name]
-            if (taken.module, taken.qualname) != own:
-                raise InputError("name", f"{name!r} is already registered in {room} by {taken.module}.{taken.qualname}")
+        taken = None if known is None else (known.__module__, known.__qualname__)
+        if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
+            taken = (_scan(room)[name].module, _scan(room)[name].qualname)
+        if taken not in (None, own):
+            raise InputError("name", f"{name!r} is already registered in {room} by {'.'.join(taken or ())}")
         _LIVE[room, name] = cls
         cls.registered_name = name  # type: ignore[attr-defined]
         cls.registered_kind = kind  # type: ignore[attr-defined]
@@ -215,21 +215,16 @@ def _plugins() -> list[tuple[str, Path]]:
 
 
 def _file_of(module: str) -> Path | None:
-    # Only the top is asked of the import system: for the whole name it would import the parents, which may be slow, or broken.
+    # Only the top is asked of the whole import system: for a longer name it would import the parents, which may be slow, or broken.
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
+        for part in rest:
+            places = None if spec is None else spec.submodule_search_locations
+            spec = None if places is None else PathFinder.find_spec(part, list(places))
     except (ImportError, ValueError):
         return None
-    if spec is None:
-        return None
-    file = Path(spec.origin) if spec.origin is not None else None
-    folders = [Path(place) for place in spec.submodule_search_locations or []]
-    for part in rest:
-        places = [place / part for place in folders]
-        files = [*(place / "__init__.py" for place in places), *(place.with_name(f"{part}.py") for place in places)]
-        file = next((path for path in files if path.is_file()), None)
-        folders = [place for place in places if place.is_dir()]
+    file = None if spec is None or spec.origin is None else Path(spec.origin)
     return file if file is not None and file.is_file() else None
 
 
@@ -256,7 +251,7 @@ def _is_ours(module: str) -> bool:
 
 def _read(module: str, path: Path, room: str) -> list[Facts]:
     try:
-        body = _body(path)
+        body = _parsed(path)
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError(module, f"{path.name} cannot be read as Python: {error}") from None
     found = []
@@ -274,10 +269,12 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
     return found
 
 
-@cache
-def _body(path: Path) -> list[ast.stmt]:
+def _parsed(path: Path) -> list[ast.stmt]:
     text = path.read_text(encoding="utf-8")
     return ast.parse(text, filename=str(path)).body if "knob(" in text or "register(" in text else []
+
+
+_parsed_base = cache(_parsed)
 
 
 def _word_of(node: ast.expr) -> str:
@@ -295,7 +292,7 @@ def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dic
             if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
                 names = [word.name for word in item.names if (word.asname or word.name) == _word_of(base)]
                 path = _file_of(item.module) if names else None
-                there = [] if path is None else _body(path)
+                there = [] if path is None else _parsed_base(path)
                 for found in (other for other in there if isinstance(other, ast.ClassDef) and other.name in names):
                     read |= _knobs_of_node(found, item.module, there)
     for item in node.body:
