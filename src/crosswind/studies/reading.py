@@ -277,7 +277,9 @@ def _own_words(report: Any) -> str:
 def _path(report: Any) -> list[str]:
     """The path of a report in the study file, without the branches of unions that it went through."""
     words = [str(word) for word in report["loc"]]
-    return [word for word in words if not re.match(r".*\[|constrained-|(str|int|float|bool|ModelSide)$", word, flags=re.S)]
+    own = words[-1:] if report["type"] == "extra_forbidden" else []  # a name of the user's, whatever it looks like
+    branch = re.compile(r".*\[|constrained-|(str|int|float|bool|ModelSide)$", re.S)
+    return [word for word in words[: len(words) - len(own)] if not branch.match(word)] + own
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str]) -> Mapping[str, Any]:
