@@ -30,6 +30,11 @@ else:
     RuleName = Literal[(*RULES, "last")]
 
 
+def _is(default: Any, meaning: str, **bounds: Any) -> Any:
+    """A field with what it means; a default of `...` is none."""
+    return Field(default, description=meaning, **bounds)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -37,67 +42,63 @@ class _Strict(BaseModel):
 class OfficialSpec(_Strict):
     """Roles given by a column of the source instead of dealt."""
 
-    column: str = Field(description="the attribute that holds each row's official role")
-    train: list[Value] = Field(description="its values whose rows are for training")
-    test: list[Value] = Field(description="its values whose rows are for testing")
-    validation: list[Value] | None = Field(None, description="its values for validation; left out: dealt from the training rows")
+    column: str = _is(..., "the attribute that holds each row's official role")
+    train: list[Value] = _is(..., "its values whose rows are for training")
+    test: list[Value] = _is(..., "its values whose rows are for testing")
+    validation: list[Value] | None = _is(None, "its values for validation; left out: dealt from the training rows")
 
 
 class RolesSpec(_Strict):
     """How the rows of each finest cell are dealt to test, validation and training."""
 
-    test: Rows | None = Field(
-        None, description="rows of each cell for testing, or a share below 1; left out: a fifth, or all official test rows"
-    )
-    validation: Rows = Field(0.2, description="rows a cell, or the share of training and validation together")
-    official: OfficialSpec | None = Field(None, description="the source's own split, which wins over dealing")
+    test: Rows | None = _is(None, "rows of each cell for testing, or a share below 1; left out: a fifth, or all official test rows")
+    validation: Rows = _is(0.2, "rows a cell, or the share of training and validation together")
+    official: OfficialSpec | None = _is(None, "the source's own split, which wins over dealing")
 
 
 class DeriveSpec(_Strict):
     """An attribute made by a transform: every base row under every value."""
 
-    name: Name = Field(description="the name of the new attribute")
-    transform: str = Field(description="a transform (crosswind list transforms)")
-    values: dict[Name, dict[str, Any] | None] = Field(
-        min_length=1, description="value name -> settings of the transform; null leaves the image as it is"
+    name: Name = _is(..., "the name of the new attribute")
+    transform: str = _is(..., "a transform (crosswind list transforms)")
+    values: dict[Name, dict[str, Any] | None] = _is(
+        ..., "value name -> settings of the transform; null leaves the image as it is", min_length=1
     )
-    mode: Literal["fixed", "per-visit"] = Field(
-        "fixed", description="fixed: one value a row; per-visit: drawn anew each time training visits the row"
+    mode: Literal["fixed", "per-visit"] = _is(
+        "fixed", "fixed: one value a row; per-visit: drawn anew each time training visits the row"
     )
 
 
 class ClustersSpec(_Strict):
     """An attribute made by clustering given features of the rows, such as a network's: values 0 to k-1, the largest first."""
 
-    features: str = Field(description="npy file of numbers [rows, d], a row for each of the source's, in its order")
-    k: int = Field(ge=2, description="the number of clusters")
-    name: Name = Field("cluster", description="the name of the new attribute")
-    within: str | None = Field(None, description="attribute whose values are clustered apart, such as the label")
-    fit: dict[str, list[Value]] = Field({}, description="attribute -> values of the rows to find centres on; left out: all rows")
-    algorithm: Literal["kmeans", "minibatch"] = Field("kmeans", description="minibatch is faster on many rows")
-    scale: Literal["none", "standard", "unit"] = Field(
-        "none", description="standard: every feature has mean 0 and variance 1; unit: every row has length 1"
+    features: str = _is(..., "npy file of numbers [rows, d], a row for each of the source's, in its order")
+    k: int = _is(..., "the number of clusters", ge=2)
+    name: Name = _is("cluster", "the name of the new attribute")
+    within: str | None = _is(None, "attribute whose values are clustered apart, such as the label")
+    fit: dict[str, list[Value]] = _is({}, "attribute -> values of the rows to find centres on; left out: all rows")
+    algorithm: Literal["kmeans", "minibatch"] = _is("kmeans", "minibatch is faster on many rows")
+    scale: Literal["none", "standard", "unit"] = _is(
+        "none", "standard: every feature has mean 0, variance 1; unit: every row has length 1"
     )
-    components: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="principal components to cluster; left out: the features themselves"
-    )
-    starts: int = Field(3, ge=1, description="beginnings, of which the best is taken")
-    seed: int = Field(0, ge=0, description="of the beginnings")
+    components: Annotated[int, Field(ge=1)] | None = _is(None, "principal components to cluster; left out: the features themselves")
+    starts: int = _is(3, "beginnings, of which the best is taken", ge=1)
+    seed: int = _is(0, "of the beginnings", ge=0)
 
 
 class DataSpec(_Strict):
     """One data set of a study."""
 
-    source: str = Field(description="a source (crosswind list sources)")
-    options: dict[str, Any] = Field({}, description="settings of the source (crosswind show source NAME)")
-    label: str = Field(description="the attribute that is to be predicted")
-    attributes: list[str] | dict[Name, str] = Field(
-        description="the attributes that shifts act on; or slot -> attribute, so that one shift serves several data sets"
+    source: str = _is(..., "a source (crosswind list sources)")
+    options: dict[str, Any] = _is({}, "settings of the source (crosswind show source NAME)")
+    label: str = _is(..., "the attribute that is to be predicted")
+    attributes: list[str] | dict[Name, str] = _is(
+        ..., "what shifts act on; or slot -> attribute, so that one shift serves several data sets"
     )
     clusters: ClustersSpec | None = None
-    keep: dict[str, list[Value]] = Field({}, description="attribute -> the values to keep; other rows are left out")
+    keep: dict[str, list[Value]] = _is({}, "attribute -> the values to keep; other rows are left out")
     roles: RolesSpec = RolesSpec.model_validate({})
-    unit: str | None = Field(None, description="attribute whose rows may never straddle roles (a patient, a video)")
+    unit: str | None = _is(None, "attribute whose rows may never straddle roles (a patient, a video)")
     derive: DeriveSpec | None = None
 
     @property
@@ -114,122 +115,103 @@ class DataSpec(_Strict):
 class SetSpec(_Strict):
     """A named set of rows to validate or to evaluate on."""
 
-    role: Literal["validation", "test"] = Field(description="which role's rows it draws from")
-    law: str | dict[str, Any] | list[Any] = Field(
+    role: Literal["validation", "test"] = _is(..., "which role's rows it draws from")
+    law: str | dict[str, Any] | list[Any] = _is(
         "uniform",
-        description="'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
+        "'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
         "'unseen' (what training leaves out), 'uniform', a shift or the name of one of ours",
     )
-    draw: Any = Field(
-        None, description="all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share"
-    )
-    source: str | None = Field(None, description="another data set of this study")
-    labels: dict[str, Value | None] | None = Field(None, description="that data set's classes -> ours; null leaves a class out")
+    draw: Any = _is(None, "all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share")
+    source: str | None = _is(None, "another data set of this study")
+    labels: dict[str, Value | None] | None = _is(None, "that data set's classes -> ours; null leaves a class out")
 
 
 class Search(_Strict):
     """How many points of its settings every method tries, drawn at random."""
 
-    points: int = Field(ge=1, le=10_000, description="points of every method")
-    seed: Seed = Field(0, description="of the draws")
+    points: int = _is(..., "points of every method", ge=1, le=10_000)
+    seed: Seed = _is(0, "of the draws")
 
 
 class ModelSide(_Strict):
     """One side of a claim that names its model too, so that two models can be compared."""
 
-    method: str = Field(description="a method of this study, by its label")
-    model: str | None = Field(None, description="a model of this study, by its label; left out: the claim's")
+    method: str = _is(..., "a method of this study, by its label")
+    model: str | None = _is(None, "a model of this study, by its label; left out: the claim's")
 
 
 class Claim(_Strict):
     """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
 
-    text: Line = Field(min_length=1, max_length=500, description="the claim in words, and whose it is")
-    better: str | ModelSide = Field(description="the method that is claimed to be better, or {method, model}")
-    than: str | ModelSide | None = Field(None, description="the other side; left out: the reference of the study")
-    data: str | None = Field(None, description="the data set; left out: each")
-    shift: str | None = Field(None, description="the shift; left out: each")
-    size: str | None = Field(None, description="the size, as tables name it; left out: each")
-    model: str | None = Field(None, description="the model of sides that name none; left out: each")
-    set: str = Field("test", description="the set of role test that is scored")
-    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = Field("accuracy", description="the score")
-    rule: str | None = Field(
-        None, description="the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
+    text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
+    better: str | ModelSide = _is(..., "the method that is claimed to be better, or {method, model}")
+    than: str | ModelSide | None = _is(None, "the other side; left out: the reference of the study")
+    data: str | None = _is(None, "the data set; left out: each")
+    shift: str | None = _is(None, "the shift; left out: each")
+    size: str | None = _is(None, "the size, as tables name it; left out: each")
+    model: str | None = _is(None, "the model of sides that name none; left out: each")
+    set: str = _is("test", "the set of role test that is scored")
+    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = _is("accuracy", "the score")
+    rule: str | None = _is(
+        None, "the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
     )
 
 
 class Study(_Strict):
     """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and seeds."""
 
-    name: Name = Field("study", description="the name under which the store keeps it; the file's name by default")
-    about: str = Field("", description="what the study shows, its expected time and numbers")
-    data: dict[Name, DataSpec] = Field(min_length=1, description="name -> data set")
-    shifts: dict[Name, Any] = Field(
-        min_length=1,
-        description="name -> a shift, a list of shifts that act together, or names of other shifts of this study; [] is none",
+    name: Name = _is("study", "the name under which the store keeps it; the file's name by default")
+    about: str = _is("", "what the study shows, its expected time and numbers")
+    data: dict[Name, DataSpec] = _is(..., "name -> data set", min_length=1)
+    shifts: dict[Name, Any] = _is(
+        ..., "name -> a shift, a list of shifts that act together, or names of other shifts; [] is none", min_length=1
     )
-    sizes: dict[Name, Any] = Field(
+    sizes: dict[Name, Any] = _is(
         {"equal": "equal"},
+        "name -> equal, all, training rows a cell, {total: rows}, or data -> shift -> one of these",
         min_length=1,
-        description="name -> how training rows are drawn: equal, all, rows a cell, {total: n}, or data -> shift -> one of these",
     )
-    sets: dict[Name, SetSpec] = Field(
+    sets: dict[Name, SetSpec] = _is(
         {role: SetSpec.model_validate({"role": role, "law": law}) for role, law in (("validation", "train"), ("test", "uniform"))},
-        description="validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
+        "validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
     )
-    groups: list[str] | None = Field(None, description="attributes that make groups with the label; default: the shift's")
-    environments: list[str] | None = Field(None, description="attributes that make environments; default: the shift's")
-    sampler: str | dict[str, float] = Field(
-        "uniform", description="uniform, reweight, balanced or {mixture: share of the supplements}"
+    groups: list[str] | None = _is(None, "attributes that make groups with the label; default: the shift's")
+    environments: list[str] | None = _is(None, "attributes that make environments; default: the shift's")
+    sampler: str | dict[str, float] = _is("uniform", "uniform, reweight, balanced or {mixture: share of the supplements}")
+    label_noise: float | list[float | dict[str, Any]] | dict[str, Any] = _is(
+        0.0, "share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point"
     )
-    label_noise: float | list[float | dict[str, Any]] | dict[str, Any] = Field(
-        0.0,
-        description="share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point",
+    dataset_size: int | list[int] | None = _is(None, "training rows in all, by the shift's weights; each of a list is a point")
+    models: Named = _is(["resnet-w16"], "models, with settings if any")
+    methods: Named = _is(
+        ["erm"], "methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too"
     )
-    dataset_size: int | list[int] | None = Field(
-        None, description="training rows in all, by the shift's weights; a list makes one study point each"
-    )
-    models: Named = Field(["resnet-w16"], description="models, with settings if any")
-    methods: Named = Field(
-        ["erm"],
-        description="methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too",
-    )
-    estimators: Named = Field(
-        [], description="estimators of accuracy without labels, with settings if any; asked for every test set"
-    )
-    training: dict[str, Any] = Field(
-        {}, description="settings of the training loop (crosswind show training); a list of values is a grid"
-    )
-    search: Search | None = Field(
-        None, description="points of its settings and of the loop's that every method tries, drawn at random"
-    )
-    selection: list[RuleName] = Field(
+    estimators: Named = _is([], "estimators of accuracy without labels, with settings if any; asked for every test set")
+    training: dict[str, Any] = _is({}, "settings of the training loop (crosswind show training); a list of values is a grid")
+    search: Search | None = _is(None, "points of its settings and of the loop's that every method tries, drawn at random")
+    selection: list[RuleName] = _is(
         ["best-id"],
+        "which step is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
         min_length=1,
-        description="which step's model is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
     )
-    reference: str = Field("erm", description="the method that others are compared with")
-    claims: list[Claim] = Field([], description="what the study claims; its report judges all together")
-    seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Seed] = Field(
-        3, description="a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"
+    reference: str = _is("erm", "the method that others are compared with")
+    claims: list[Claim] = _is([], "what the study claims; its report judges all together")
+    seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Seed] = _is(
+        3, "a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"
     )
-    split_seed: Seed = Field(0, description="deals rows to roles, test rows too; the same for all runs")
-    split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Seed] | None = Field(
-        None, description="several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed"
+    split_seed: Seed = _is(0, "deals rows to roles, test rows too; the same for all runs")
+    split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Seed] | None = _is(
+        None, "several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed"
     )
-    multiplicity: Literal["holm", "fdr", "none"] = Field(
-        "holm",
-        description="what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none",
+    multiplicity: Literal["holm", "fdr", "none"] = _is(
+        "holm", "what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none"
     )
-    overlap: Literal["refused", "allowed"] = Field(
-        "refused",
-        description="pictures that train and that an official split or another data set tests on: refused, or kept in the test",
+    overlap: Literal["refused", "allowed"] = _is(
+        "refused", "pictures that train and that an official split or another data set tests on: refused, or kept in the test"
     )
-    keep: Literal["none", "selected", "all"] = Field("none", description="which weights are kept")
-    time_limit: float | None = Field(None, gt=0, description="seconds that one run may take")
-    scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = Field(
-        {}, description="overlays chosen by --scale; null takes a key out"
-    )
+    keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
+    time_limit: float | None = _is(None, "seconds that one run may take", gt=0)
+    scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = _is({}, "overlays chosen by --scale; null takes a key out")
 
     @field_validator("seeds", "split_seeds")
     @classmethod
