@@ -180,15 +180,12 @@ def test_a_set_is_asked_for_once_and_validation_sets_by_shift_and_seed(theirs: d
 BAD = {
     "rows": ("table", lambda path: path.write_text("id,label\n0,1\n"), "table.csv has no prediction for"),
     "twice": ("table", lambda path: path.write_text(path.read_text() + "0,1,a\n"), "two rows for the id 0"),
-    "class": (
-        "table",
-        lambda path: path.write_text(path.read_text().replace(",3,", ",three,")),
-        "label 'three', which is no class",
-    ),
+    "class": ("table", lambda path: path.write_text(path.read_text().replace(",3,", ",three,")),
+        "label 'three', which is no class"),
     "no id": ("table", lambda path: path.write_text(path.read_text().replace("id,", "row,", 1)), "needs a column 'id'"),
     "bytes": ("table", lambda path: path.write_bytes(b"\xff\xfe\x00"), "table.csv"),
     "onnx": ("net", lambda path: path.write_bytes(b"not a network"), "net.onnx cannot be read as ONNX"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -203,15 +200,12 @@ def test_bad_files_end_in_one_sentence(name: str, tmp_path: Path, theirs: dict[s
     assert any(sentence in str(reason) for reason in reasons), reasons
 
 
-@pytest.mark.parametrize(
-    ("function", "sentence"),
-    [
-        ("wrong", "must give logits"),
-        ("elsewhere", "label 10, which is no class"),
-        ("raises", "out of order"),
-        ("missing", "no function 'missing'"),
-    ],
-)
+@pytest.mark.parametrize(("function", "sentence"), [
+    ("wrong", "must give logits"),
+    ("elsewhere", "label 10, which is no class"),
+    ("raises", "out of order"),
+    ("missing", "no function 'missing'"),
+])  # fmt: skip
 def test_bad_functions_end_in_one_sentence(function: str, sentence: str, tmp_path: Path, theirs: dict[str, Any]) -> None:
     models = {"function": {"model": "callable", "function": f"{tmp_path / 'theirs.py'}:{function}"}}
     found = cw.run_study({**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out")
