@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.studies.axes import MethodEntry, Point
-from crosswind.studies.spec import Claim, ModelSide, Study
+from crosswind.studies.spec import ModelSide, Study
 from crosswind.training.selection import RULES
 
 
@@ -62,43 +62,29 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
         told = " and ".join(f"{name} {value!r}" for name, value in settled.items())
         if not about:
             raise InputError(path, f"the study has no {told} together")
-        better, than = sides_of(claim.model_dump(), study.reference)
-        _check_side(better, claim, "better", path, about, told, models, methods)
-        _check_side(than, claim, "than", path, about, told, models, methods)
+        sides = dict(zip(("better", "than"), sides_of(claim.model_dump(), study.reference), strict=True))
+        for name, side in sides.items():
+            given = getattr(claim, name)
+            named = f"{path}.{name}.method" if isinstance(given, ModelSide) else f"{path}.{name}"
+            if side.method not in methods:
+                raise unknown(named, "method of this study", side.method, methods)
+            if side.model is not None and side.model not in models:
+                raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
+            there = [label for label, entry in methods.items() if any(entry.at(point) for point in about)]
+            fitting = [label for label, entry in methods.items() if side.model is None or entry.on(side.model)]
+            for labels, where in ((there, f"at {told or 'any point'}"), (fitting, f"with the model {side.model!r}")):
+                if side.method not in labels:
+                    left_out = "the reference " if given is None else ""
+                    raise InputError(named, f"{left_out}{side.method!r} is not run {where}", labels)
+        better, than = sides.values()
         if better == than:
             others = [label for label in methods if label != than.method]
             raise InputError(f"{path}.than", "is the same side as 'better', so there is nothing to compare", others)
         first, second = methods[better.method], methods[than.method]
         pairs = [(better.model or model, than.model or model) for model in models]
         compared = [pair for pair in pairs if better.method != than.method or pair[0] != pair[1]]
-        if not any(first.at(point) and second.at(point) for point in about) or not any(
-            first.on(one) and second.on(other) for one, other in compared
-        ):
+        together = any(first.at(point) and second.at(point) for point in about)
+        if not together or not any(first.on(one) and second.on(other) for one, other in compared):
             raise InputError(
                 path, f"{better.method!r} and {than.method!r} are never run under one shift and with the models compared"
             )
-
-
-def _check_side(
-    side: Side,
-    claim: Claim,
-    name: str,
-    path: str,
-    about: Sequence[Point],
-    told: str,
-    models: Collection[str],
-    methods: Mapping[str, MethodEntry],
-) -> None:
-    given = getattr(claim, name)
-    named = f"{path}.{name}.method" if isinstance(given, ModelSide) else f"{path}.{name}"
-    if side.method not in methods:
-        raise unknown(named, "method of this study", side.method, methods)
-    if side.model is not None and side.model not in models:
-        raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
-    there = {label for label, entry in methods.items() if any(entry.at(point) for point in about)}
-    fitting = {label for label, entry in methods.items() if side.model is None or entry.on(side.model)}
-    for labels, where in ((there, f"at {told or 'any point'}"), (fitting, f"with the model {side.model!r}")):
-        if side.method not in labels:
-            left_out = "the reference " if given is None else ""
-            others = [label for label in methods if label in labels]
-            raise InputError(named, f"{left_out}{side.method!r} is not run {where}", others)
