@@ -70,30 +70,21 @@ def test_a_method_of_another_package_is_listed_run_by_workers_and_reported(tmp_p
 
 
 BROKEN = {
-    "no module": (
-        {"acme/__init__.py": ""},
-        "acme.nowhere",
-        "the plug-in 'point' of acme: its module 'acme.nowhere' cannot be found",
-    ),
+    "no module": ({"acme/__init__.py": ""}, "acme.nowhere",
+        "the plug-in 'point' of acme: its module 'acme.nowhere' cannot be found"),
     "no package": ({}, "acme.nowhere", "its module 'acme.nowhere' cannot be found; install it again, or uninstall it"),
     "no file": ({"acme/data/x.txt": ""}, "acme.data", "its module 'acme.data' cannot be found"),
     "no value": ({}, " ", "cannot be found"),
     "no Python": ({"acme.py": "@register(\nclass"}, "acme", "acme: acme.py cannot be read as Python: "),
     "no text": ({"acme.py": "@register(\0"}, "acme", "acme: acme.py cannot be read as Python: "),
     "no name": ({"acme.py": '@register(NAME, kind="method")\nclass A:\n    pass'}, "acme", "acme: line 2: A must be registered as"),
-    "no kind": (
-        {"acme.py": '@register("a", kind="methd")\nclass A:\n    pass'},
-        "acme",
-        "unknown kind 'methd', did you mean 'method'?",
-    ),
+    "no kind": ({"acme.py": '@register("a", kind="methd")\nclass A:\n    pass'}, "acme",
+        "unknown kind 'methd', did you mean 'method'?"),
     "no word": ({"acme.py": '@register("a", kind="method")\nclass A:\n    needs = Neds()'}, "acme", "may use only"),
-    "wrong word": (
-        {"acme.py": '@register("a", kind="method")\nclass A:\n    needs = Needs(grops=1)'},
-        "acme",
-        "acme: line 3: TypeError",
-    ),
+    "wrong word": ({"acme.py": '@register("a", kind="method")\nclass A:\n    needs = Needs(grops=1)'}, "acme",
+        "acme: line 3: TypeError"),
     "name taken": ({"acme.py": METHOD.replace('"smoothed"', '"erm"')}, "acme", "'erm' is registered in methods by"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BROKEN)

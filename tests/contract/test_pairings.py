@@ -86,139 +86,69 @@ def at(step: int) -> Callable[[Facts], dict[str, Any]]:
     return lambda item: dict.fromkeys(item.needs.switches, step) if item.needs else {}
 
 
-def single(values: list[str]) -> dict[str, Any]:
-    return {"shifts": {"one": {"type": "only", "attribute": "size", "values": values}}, "environments": ["size"]}
+def only(*values: str) -> dict[str, Any]:
+    return {"type": "only", "attribute": "size", "values": list(values)}
+
+
+def sets_of(**test: Any) -> dict[str, Any]:
+    return {"validation": {"role": "validation", "law": "train"}, "test": {"role": "test", **test}}
 
 
 PAIRINGS: dict[str, Pairing] = {
-    "one environment": Pairing(
-        single(["small"]),
-        refused=lambda needs: needs.environments,
-        told=lambda needs: even(needs) and not needs.environments,
-        words="(needs at least two environments|all training rows are of one)",
-    ),
-    "a single row of a value": Pairing(
-        {"shifts": {"rare": SIZES}, "sizes": {"all": "all"}, "environments": ["size"]},
-        told=lambda needs: even(needs) or needs.groups,
-        words="single training row",
-    ),
+    "one environment": Pairing({"shifts": {"one": only("small")}, "environments": ["size"]},
+        refused=lambda needs: needs.environments, told=lambda needs: even(needs) and not needs.environments,
+        words="(needs at least two environments|all training rows are of one)"),
+    "a single row of a value": Pairing({"shifts": {"rare": SIZES}, "sizes": {"all": "all"}, "environments": ["size"]},
+        told=lambda needs: even(needs) or needs.groups, words="single training row"),
     "a value that training does not show": Pairing(
         {"shifts": {"UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"}}, "environments": ["ink"]},
-        told=lambda needs: needs.groups,
-        words="cannot weigh groups that training does not show",
-    ),
-    "environments that are classes": Pairing(
-        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]},
-        told=even,
-        words="aligning them erases the label",
-    ),
+        told=lambda needs: needs.groups, words="cannot weigh groups that training does not show"),
+    "environments that are classes": Pairing({"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]}, told=even,
+        words="aligning them erases the label"),
     "environments of which one attribute is the class": Pairing(
-        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]},
-        told=even,
-        words="aligning them erases the label",
-    ),
+        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]}, told=even,
+        words="aligning them erases the label"),
     "groups that are classes": Pairing(
         {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["size"], "groups": ["ink"]},
-        told=lambda needs: needs.groups,
-        words="so it weighs classes",
-    ),
-    "more environments than a batch has rows": Pairing(
-        {"environments": ["ink", "size"], "batch": 8}, refused=even, words="each of the 9 environments"
-    ),
-    "a row of each environment in a batch": Pairing(
-        {"environments": ["ink", "size"], "batch": 9},
-        settings=no_spread,
-        told=lambda needs: needs.environments and bool(needs.spread),
-        words="a single row of some of the 9",
-    ),
-    "rows of an environment compared, of which a batch has one": Pairing(
-        {"environments": ["ink", "size"], "batch": 17},
-        settings=spread,
-        of=has_spread,
-        refused=lambda needs: needs.environments,
-        words="two of each of the 9, and training.batch is 17",
-    ),
-    "rows compared in batches of 3": Pairing(
-        {"batch": 3, "environments": ["size"]},
-        settings=spread,
-        of=has_spread,
-        refused=everybody,
-        words="(two of each of the 3|at least 4 rows at .*), and training.batch is 3",
-    ),
+        told=lambda needs: needs.groups, words="so it weighs classes"),
+    "more environments than a batch has rows": Pairing({"environments": ["ink", "size"], "batch": 8}, refused=even,
+        words="each of the 9 environments"),
+    "a row of each environment in a batch": Pairing({"environments": ["ink", "size"], "batch": 9}, settings=no_spread,
+        told=lambda needs: needs.environments and bool(needs.spread), words="a single row of some of the 9"),
+    "rows of an environment compared, of which a batch has one": Pairing({"environments": ["ink", "size"], "batch": 17},
+        settings=spread, of=has_spread, refused=lambda needs: needs.environments,
+        words="two of each of the 9, and training.batch is 17"),
+    "rows compared in batches of 3": Pairing({"batch": 3, "environments": ["size"]}, settings=spread, of=has_spread,
+        refused=everybody, words="(two of each of the 3|at least 4 rows at .*), and training.batch is 3"),
     "rows of an environment compared, which has one": Pairing(
-        {
-            "shifts": {"rare": [single(["small", "large"])["shifts"]["one"], SIZES]},
-            "sizes": {"all": "all"},
-            "environments": ["size"],
-        },
-        settings=spread,
-        of=has_spread,
-        refused=lambda needs: needs.environments,
-        told=lambda needs: not needs.environments,
-        words="(1 of the 2 has them|1 of 2 environments with a single training row)",
-    ),
+        {"shifts": {"rare": [only("small", "large"), SIZES]}, "sizes": {"all": "all"}, "environments": ["size"]},
+        settings=spread, of=has_spread, refused=lambda needs: needs.environments, told=lambda needs: not needs.environments,
+        words="(1 of the 2 has them|1 of 2 environments with a single training row)"),
     "batches of one row": Pairing(
-        {
-            "batch": 1,
-            "shifts": {"one": {"type": "only", "attribute": "size", "values": ["small", "medium"]}},
-            "environments": ["size"],
-        },
-        refused=lambda needs: even(needs) or needs.rows > 1,
-        words="(batches of at least 2 rows|each of the 2 environments)",
-    ),
-    "a switch at the end": Pairing(
-        settings=at(4), of=switches, refused=everybody, words="step 4 lies beyond the run's last step, 3"
-    ),
-    "a switch beyond the epochs": Pairing(
-        {"training": {"epochs": 0.3, "steps": 1000}}, settings=at(500), of=switches, refused=everybody, words="lies beyond"
-    ),
-    "a sampler by the test law": Pairing(
-        {"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced", words="only among the rows of each"
-    ),
+        {"batch": 1, "shifts": {"one": only("small", "medium")}, "environments": ["size"]},
+        refused=lambda needs: even(needs) or needs.rows > 1, words="(batches of at least 2 rows|each of the 2 environments)"),
+    "a switch at the end": Pairing(settings=at(4), of=switches, refused=everybody,
+        words="step 4 lies beyond the run's last step, 3"),
+    "a switch beyond the epochs": Pairing({"training": {"epochs": 0.3, "steps": 1000}}, settings=at(500), of=switches,
+        refused=everybody, words="lies beyond"),
+    "a sampler by the test law": Pairing({"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced",
+        words="only among the rows of each"),
     "a sampler that leaves a value out": Pairing(
-        {
-            "sampler": "reweight",
-            "groups": ["size"],
-            "sets": {
-                "validation": {"role": "validation", "law": "train"},
-                "test": {"role": "test", "law": {"type": "only", "attribute": "size", "values": ["small", "medium"]}},
-            },
-        },
-        refused=even,
-        told=lambda needs: needs.groups,
-        words="the sampler reweight never draws a row",
-    ),
+        {"sampler": "reweight", "groups": ["size"], "sets": sets_of(law=only("small", "medium"))},
+        refused=even, told=lambda needs: needs.groups, words="the sampler reweight never draws a row"),
     "a sampler by groups": Pairing({"sampler": "balanced"}, told=even, words="only among the rows of each"),
-    "its limit": Pairing(
-        settings=lambda item: dict(item.limit.knobs) if item.limit else {},
-        of=lambda item: bool(item.limit and item.limit.equals),
-        told=everybody,
-        words=r"is erm|this run is ERM",
-    ),
-    "an operation that does nothing": Pairing(
-        settings=lambda item: {"operations": "rotate", "magnitude": 0},
-        of=lambda item: item.name == "randaugment",
-        told=everybody,
-        words=r"is erm at operations = rotate, magnitude = 0|this run is ERM",
-    ),
+    "its limit": Pairing(settings=lambda item: dict(item.limit.knobs) if item.limit else {},
+        of=lambda item: bool(item.limit and item.limit.equals), told=everybody, words=r"is erm|this run is ERM"),
+    "an operation that does nothing": Pairing(settings=lambda item: {"operations": "rotate", "magnitude": 0},
+        of=lambda item: item.name == "randaugment", told=everybody,
+        words=r"is erm at operations = rotate, magnitude = 0|this run is ERM"),
     "no batch norm": Pairing({"models": ["mlp"]}, refused=lambda needs: needs.norm == "batch", words="batch norm"),
     "a test lot of one row": Pairing(
-        {
-            "sets": {
-                "validation": {"role": "validation", "law": "train"},
-                "test": {"role": "test", "law": "uniform", "draw": {"total": 1}},
-            }
-        },
-        told=lambda needs: bool(needs.adapts),
-        words="which is a single test row",
-    ),
-    "an attribute that there is not": Pairing(
-        settings=lambda item: {"attribute": "tynt"},
-        of=lambda item: bool(item.needs and item.needs.adapts),
-        refused=everybody,
-        words="unknown attribute .*'tynt'",
-    ),
-}
+        {"sets": sets_of(draw={"total": 1})},
+        told=lambda needs: bool(needs.adapts), words="which is a single test row"),
+    "an attribute that there is not": Pairing(settings=lambda item: {"attribute": "tynt"},
+        of=lambda item: bool(item.needs and item.needs.adapts), refused=everybody, words="unknown attribute .*'tynt'"),
+}  # fmt: skip
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {

@@ -32,61 +32,45 @@ def study(*claims: Any) -> Study:
     return study_from({**STUDY, "claims": list(claims)}, where="s.yaml")
 
 
-@pytest.mark.parametrize(
-    "claim,says",
-    [
-        ({"text": "no side"}, "s.yaml: claims.0.better: is missing"),
-        ({"better": "mixed"}, "s.yaml: claims.0.text: is missing"),
-        ({**GOOD, "text": ""}, "s.yaml: claims.0.text: must not be empty"),
-        ({**GOOD, "text": " \n"}, "s.yaml: claims.0.text: must not be empty"),
-        ({**GOOD, "better": 3}, "claims.0.better: must be text or a mapping, not 3"),
-        ({**GOOD, "metric": "f1"}, "claims.0.metric: 'f1' is not valid (valid: accuracy, worst_group, balanced_accuracy)"),
-        (
-            {**GOOD, "methode": "erm"},
-            "claims.0.methode: unknown field 'methode', did you mean 'model'? (valid: text, better, than, data, shift, size,",
-        ),
-        (
-            {**GOOD, "better": {"method": "erm", "modle": "mlp"}},
-            "claims.0.better.modle: unknown field 'modle', did you mean 'model'?",
-        ),
-        ({**GOOD, "better": {"model": "mlp"}}, "claims.0.better.method: is missing"),
-    ],
-)
+@pytest.mark.parametrize("claim,says", [
+    ({"text": "no side"}, "s.yaml: claims.0.better: is missing"),
+    ({"better": "mixed"}, "s.yaml: claims.0.text: is missing"),
+    ({**GOOD, "text": ""}, "s.yaml: claims.0.text: must not be empty"),
+    ({**GOOD, "text": " \n"}, "s.yaml: claims.0.text: must not be empty"),
+    ({**GOOD, "better": 3}, "claims.0.better: must be text or a mapping, not 3"),
+    ({**GOOD, "metric": "f1"}, "claims.0.metric: 'f1' is not valid (valid: accuracy, worst_group, balanced_accuracy)"),
+    ({**GOOD, "methode": "erm"},
+        "claims.0.methode: unknown field 'methode', did you mean 'model'? (valid: text, better, than, data, shift, size,"),
+    ({**GOOD, "better": {"method": "erm", "modle": "mlp"}},
+        "claims.0.better.modle: unknown field 'modle', did you mean 'model'?"),
+    ({**GOOD, "better": {"model": "mlp"}}, "claims.0.better.method: is missing"),
+])  # fmt: skip
 def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         study(claim)
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "claim,says",
-    [
-        (
-            {"better": "mixd"},
-            "claims.0.better: unknown method of this study 'mixd', did you mean 'mixed'? (valid: erm, mixed, adapted)",
-        ),
-        ({"than": "irm"}, "claims.0.than: unknown method of this study 'irm'"),
-        ({"data": "digit"}, "claims.0.data: unknown data set 'digit', did you mean 'digits'? (valid: digits)"),
-        ({"shift": "sc"}, "claims.0.shift: unknown shift 'sc', did you mean 'SC'? (valid: none, SC)"),
-        ({"size": "equal"}, "claims.0.size: unknown size 'equal' (valid: few, more)"),
-        ({"model": "resnet18"}, "claims.0.model: unknown model of this study 'resnet18' (valid: mlp, small-cnn)"),
-        ({"set": "validation"}, "claims.0.set: unknown set of role test 'validation' (valid: test)"),
-        ({"rule": "best-target"}, "claims.0.rule: unknown selection rule of this study 'best-target'"),
-        ({"shift": "none"}, "claims.0.better: 'mixed' is not run at shift 'none' (valid: erm, adapted)"),
-        ({"size": "more"}, "claims.0: the study has no shift 'SC' and size 'more' together"),
-        ({"size": "more", "shift": None}, "claims.0.better: 'mixed' is not run at size 'more' (valid: erm, adapted)"),
-        (
-            {"better": {"method": "adapted", "model": "small-cnn"}},
-            "claims.0.better.method: 'adapted' is not run with the model 'small-cnn' (valid: erm, mixed)",
-        ),
-        ({"better": {"method": "erm", "model": "vit"}}, "claims.0.better.model: unknown model of this study 'vit'"),
-        ({"better": "erm", "than": None}, "claims.0.than: is the same side as 'better', so there is nothing to compare"),
-        (
-            {"better": {"method": "adapted", "model": "mlp"}, "than": {"method": "adapted"}},
-            "claims.0: 'adapted' and 'adapted' are never run",
-        ),
-    ],
-)
+@pytest.mark.parametrize("claim,says", [
+    ({"better": "mixd"},
+        "claims.0.better: unknown method of this study 'mixd', did you mean 'mixed'? (valid: erm, mixed, adapted)"),
+    ({"than": "irm"}, "claims.0.than: unknown method of this study 'irm'"),
+    ({"data": "digit"}, "claims.0.data: unknown data set 'digit', did you mean 'digits'? (valid: digits)"),
+    ({"shift": "sc"}, "claims.0.shift: unknown shift 'sc', did you mean 'SC'? (valid: none, SC)"),
+    ({"size": "equal"}, "claims.0.size: unknown size 'equal' (valid: few, more)"),
+    ({"model": "resnet18"}, "claims.0.model: unknown model of this study 'resnet18' (valid: mlp, small-cnn)"),
+    ({"set": "validation"}, "claims.0.set: unknown set of role test 'validation' (valid: test)"),
+    ({"rule": "best-target"}, "claims.0.rule: unknown selection rule of this study 'best-target'"),
+    ({"shift": "none"}, "claims.0.better: 'mixed' is not run at shift 'none' (valid: erm, adapted)"),
+    ({"size": "more"}, "claims.0: the study has no shift 'SC' and size 'more' together"),
+    ({"size": "more", "shift": None}, "claims.0.better: 'mixed' is not run at size 'more' (valid: erm, adapted)"),
+    ({"better": {"method": "adapted", "model": "small-cnn"}},
+        "claims.0.better.method: 'adapted' is not run with the model 'small-cnn' (valid: erm, mixed)"),
+    ({"better": {"method": "erm", "model": "vit"}}, "claims.0.better.model: unknown model of this study 'vit'"),
+    ({"better": "erm", "than": None}, "claims.0.than: is the same side as 'better', so there is nothing to compare"),
+    ({"better": {"method": "adapted", "model": "mlp"}, "than": {"method": "adapted"}},
+        "claims.0: 'adapted' and 'adapted' are never run"),
+])  # fmt: skip
 def test_what_the_study_does_not_run(claim: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         make_plan(study({**GOOD, **claim}))

@@ -189,49 +189,31 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
     both = {**texts, "data": {**texts["data"], "far": far}, "sets": sets, "selection": ["last"]}
     cases: list[tuple[dict[str, Any], type[CrosswindError], str]] = [
         ({**texts, "methods": ["erm", "randaugment"]}, NeedsError, "needs images of 1 or 3 channels, and is given texts"),
-        (
-            {**table, "methods": ["erm", "augmix"]},
-            NeedsError,
-            "needs images of 1 or 3 channels, and is given features of 6 numbers",
-        ),
+        ({**table, "methods": ["erm", "augmix"]}, NeedsError,
+            "needs images of 1 or 3 channels, and is given features of 6 numbers"),
         ({**texts, "methods": ["erm", "sagnet"]}, NeedsError, "needs a model with batch norm, and 'bag-of-words' has none"),
         ({**texts, "models": ["mlp"]}, InputError, "models.mlp: mlp takes images or features, and these are texts .*bag-of-words"),
         ({**table, "models": ["resnet18"]}, InputError, "resnet18 takes images, and these are features of 6 numbers"),
-        (
-            {**images, "models": ["bag-of-words"]},
-            InputError,
-            "bag-of-words takes texts or tokens, and these are images of 32 x 32 x 3",
-        ),
+        ({**images, "models": ["bag-of-words"]}, InputError,
+            "bag-of-words takes texts or tokens, and these are images of 32 x 32 x 3"),
         ({**table, "models": {"p": probe}}, InputError, "models.p: resnet-w16 takes images, and these are features"),
-        (
-            {**images, "models": {"p": probe}, "methods": ["erm", "augmix"]},
-            NeedsError,
-            "needs images, and 'p' is trained on the fea",
-        ),
+        ({**images, "models": {"p": probe}, "methods": ["erm", "augmix"]}, NeedsError,
+            "needs images, and 'p' is trained on the fea"),
         ({**images, "models": {"p": {**probe, "of": "callable"}}}, InputError, "models.p.of: callable is no network with features"),
         ({**images, "models": {"p": {**probe, "of": "resnet"}}}, InputError, "models.p.of: unknown model 'resnet', did you mean"),
         ({**images, "models": {"p": {**probe, "settings": {"side": 3}}}}, InputError, "models.p.settings.side: unknown setting"),
-        (
-            {**images, "models": {"p": {**probe, "weights": "V1"}}},
-            InputError,
-            "models.p.weights: unknown weights of model 'resnet-w16'",
-        ),
+        ({**images, "models": {"p": {**probe, "weights": "V1"}}}, InputError,
+            "models.p.weights: unknown weights of model 'resnet-w16'"),
         ({**images, "models": {"linear-probe": {"weights": "V1"}}}, InputError, "weights: are those of the model that 'of' names"),
-        (
-            derived(texts, "reviews", "rotate"),
-            InputError,
-            "data.reviews.derive.transform: 'rotate' changes images, and .* are texts",
-        ),
+        (derived(texts, "reviews", "rotate"), InputError,
+            "data.reviews.derive.transform: 'rotate' changes images, and .* are texts"),
         (derived(images, "digits", "eda"), InputError, "derive.transform: 'eda' changes texts, and .* are images of 32 x 32 x 3"),
         (derived(table, "table", "eda"), InputError, "'eda' changes texts, and the inputs of 'rows' are features of 6 numbers"),
         (derived(texts, "reviews", "eda", "per-visit"), InputError, "derive.mode: texts are changed once and not at every visit"),
-        (
-            derived({**images, "models": {"p": probe}}, "digits", "rotate", "per-visit"),
-            InputError,
-            "reads each row .* once, and its",
-        ),
+        (derived({**images, "models": {"p": probe}}, "digits", "rotate", "per-visit"), InputError,
+            "reads each row .* once, and its"),
         (both, InputError, "features of 5 numbers cannot be tested by a model trained on the texts"),
-    ]
+    ]  # fmt: skip
     for study, kind, message in cases:
         with pytest.raises(kind, match=message):
             make_plan(study_from(study))

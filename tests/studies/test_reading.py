@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,6 @@ def test_a_name_of_the_user_s_is_no_field() -> None:
     entry = {"source": "digits", "label": "digit", "attributes": ["ink"], "optoins": {}}
     with pytest.raises(InputError, match=r"data\.roles\.optoins: unknown field 'optoins', did you mean 'options'\?"):
         study_from({"data": {"roles": entry}, "shifts": {"none": []}})
+    for name in ("seeds[0]", "str"):  # these looked like parts of a type
+        with pytest.raises(InputError, match=rf"{re.escape(name)}: unknown field '{re.escape(name)}'"):
+            study_from({"data": {}, "shifts": {"none": []}, name: 3})

@@ -65,20 +65,15 @@ def test_what_is_given_is_kept_and_a_list_is_a_choice() -> None:
     assert label.startswith("weight=") and ", lr=0.00" in label and "form" not in label
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"training": {"steps": 600, "lr": 0.001}},
-            "methods.erm: search asks for 5 points, and 1 is all that differ: method 'erm' draws nothing",
-        ),
-        ({"search": {"points": 0}}, "search.points: must be at least 1, not 0"),
-        ({"search": {"point": 3}}, "search.point: unknown field 'point', did you mean 'points'?"),
-        ({"search": "wide"}, "search: must be"),
-        ({"training": {"steps": 600, "lr": []}}, "training.lr: is an empty list"),
-        ({"methods": {"erm": {}, "irm": {"penalty_weight": [-1.0, -2.0]}}}, "methods.irm.penalty_weight: must be in"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"training": {"steps": 600, "lr": 0.001}},
+        "methods.erm: search asks for 5 points, and 1 is all that differ: method 'erm' draws nothing"),
+    ({"search": {"points": 0}}, "search.points: must be at least 1, not 0"),
+    ({"search": {"point": 3}}, "search.point: unknown field 'point', did you mean 'points'?"),
+    ({"search": "wide"}, "search: must be"),
+    ({"training": {"steps": 600, "lr": []}}, "training.lr: is an empty list"),
+    ({"methods": {"erm": {}, "irm": {"penalty_weight": [-1.0, -2.0]}}}, "methods.irm.penalty_weight: must be in"),
+])  # fmt: skip
 def test_wrong_searches_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         make_plan(study(**changes))

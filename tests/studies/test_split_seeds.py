@@ -58,18 +58,15 @@ def test_sizes_are_equal_under_every_split_seed() -> None:
     assert {run.spec["split"]["draw"]["total"] for run in of_kind(together, "fit")} == {437}
 
 
-@pytest.mark.parametrize(
-    "fields,says",
-    [
-        ({"split_seed": 0, "split_seeds": 2}, "s.yaml: split_seeds: stands beside 'split_seed'; give one of them"),
-        ({"split_seeds": [1, 1]}, "s.yaml: split_seeds: must name at least one seed, each once"),
-        ({"split_seeds": []}, "s.yaml: split_seeds: must name at least one seed, each once"),
-        ({"split_seeds": 0}, "s.yaml: split_seeds: must be at least 1"),
-        ({"split_seeds": [-1]}, "s.yaml: split_seeds"),
-        ({"split_seeds": 2, "scales": {"tiny": {"split_seed": 1}}}, "s.yaml: scales.tiny.split_seeds: stands beside 'split_seed'"),
-        ({"multiplicity": "bonferroni"}, "multiplicity: 'bonferroni' is not valid (valid: holm, fdr, none)"),
-    ],
-)
+@pytest.mark.parametrize("fields,says", [
+    ({"split_seed": 0, "split_seeds": 2}, "s.yaml: split_seeds: stands beside 'split_seed'; give one of them"),
+    ({"split_seeds": [1, 1]}, "s.yaml: split_seeds: must name at least one seed, each once"),
+    ({"split_seeds": []}, "s.yaml: split_seeds: must name at least one seed, each once"),
+    ({"split_seeds": 0}, "s.yaml: split_seeds: must be at least 1"),
+    ({"split_seeds": [-1]}, "s.yaml: split_seeds"),
+    ({"split_seeds": 2, "scales": {"tiny": {"split_seed": 1}}}, "s.yaml: scales.tiny.split_seeds: stands beside 'split_seed'"),
+    ({"multiplicity": "bonferroni"}, "multiplicity: 'bonferroni' is not valid (valid: holm, fdr, none)"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_sentence(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         study_from({**STUDY, **fields}, where="s.yaml")

@@ -17,7 +17,7 @@ def test_defaults_are_the_papers() -> None:
 
 def test_bad_values_name_the_field() -> None:
     for values, message in [
-        ({"step": 3}, "training.step: unknown setting of training 'step', did you mean 'steps'"),
+        ({"step": 3}, "training.step: unknown setting of the training loop 'step', did you mean 'steps'"),
         ({"steps": -1}, r"training.steps: must be in \[0, inf\), not -1"),
         ({"batch": "many"}, "training.batch: must be a whole number"),
         ({"precision": "fp16"}, r"training.precision: unknown value 'fp16'.*fp32, tf32, bf16, fp64"),

@@ -16,25 +16,16 @@ from typing import Any
 
 from crosswind.core.errors import InputError, shown, unknown
 
-
-def _short(value: Any) -> str:
-    return format(value, "g") if isinstance(value, float) else shown(value) if not isinstance(value, str) else value
-
-
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = _Required()
+REQUIRED = dataclasses.MISSING
+"""The default of a knob whose value the user must give."""
 
 
 @dataclass(frozen=True)
 class Log:
     """A search range, drawn evenly in the logarithm when `log`, else evenly in the value; or a set of choices."""
 
-    low: float
-    high: float
+    low: float = 0.0
+    high: float = 0.0
     log: bool = True
     choices: tuple[Any, ...] = ()
 
@@ -44,9 +35,10 @@ class Log:
 
     def words(self) -> str:
         """The range as a reader is told it: `0.01 to 10, evenly in the logarithm`, or `20, 50, 100`."""
-        if self.choices:
-            return ", ".join(_short(value) for value in self.choices)
-        return f"{self.low:g} to {self.high:g}" + (", evenly in the logarithm" if self.log else "")
+        told = [
+            f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else shown(value) for value in self.ends()
+        ]
+        return ", ".join(told) if self.choices else " to ".join(told) + ", evenly in the logarithm" * self.log
 
 
 def log(low: float, high: float) -> Log:
@@ -61,7 +53,7 @@ def linear(low: float, high: float) -> Log:
 
 def choose(*values: Any) -> Log:
     """A search over a set of values."""
-    return Log(0.0, 0.0, log=False, choices=values)
+    return Log(log=False, choices=values)
 
 
 @dataclass(frozen=True)
@@ -69,8 +61,7 @@ class Knob:
     """One declared hyperparameter.
 
     `domain` is an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for words; empty means that the class
-    itself checks.
-    `annotation` is the text of the field's type. `grid` maps a paper's key to the values that it searched.
+    itself checks. `annotation` is the text of the field's type. `grid` maps a paper's key to the values that it searched.
     """
 
     name: str
@@ -89,17 +80,9 @@ class Knob:
 
     def describe(self) -> dict[str, Any]:
         """The knob as plain values for JSON."""
-        return {
-            "name": self.name,
-            "type": self.annotation,
-            "default": None if self.required else self.default,
-            "required": self.required,
-            "domain": self.domain,
-            "search": None if self.search is None else list(self.search.ends()),
-            "grid": dict(self.grid or {}),
-            "source": self.source,
-            "doc": self.doc,
-        }
+        told = {"type" if name == "annotation" else name: value for name, value in vars(self).items()}
+        told |= {"default": None if self.required else self.default, "required": self.required, "grid": dict(self.grid or {})}
+        return {**told, "search": None if self.search is None else list(self.search.ends())}
 
 
 def knob(
@@ -113,8 +96,6 @@ def knob(
 ) -> Any:
     """Declare a hyperparameter as a dataclass field. Without a default the user must give it."""
     metadata = {"knob": {"domain": domain, "search": search, "grid": grid, "source": source, "doc": doc}}
-    if default is REQUIRED:
-        return dataclasses.field(metadata=metadata)
     if isinstance(default, list | dict | set):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -123,16 +104,13 @@ def knob(
 def knobs_of(cls: type) -> tuple[Knob, ...]:
     """The knobs of a dataclass, in the order of its fields."""
     fields = [item for item in dataclasses.fields(cls) if "knob" in item.metadata]
-    types = [item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type)) for item in fields]
-    return tuple(knob_of(item.name, kind, item) for item, kind in zip(fields, types, strict=True))
+    return tuple(knob_of(item.name, str(getattr(item.type, "__name__", item.type)), item) for item in fields)
 
 
 def knob_of(name: str, annotation: str, declared: Any) -> Knob:
     """The knob of the field that `knob` gave."""
-    default = declared.default
-    if default is dataclasses.MISSING:
-        default = REQUIRED if declared.default_factory is dataclasses.MISSING else declared.default_factory()
-    return Knob(name, annotation, default, **declared.metadata["knob"])
+    made = declared.default_factory is not dataclasses.MISSING
+    return Knob(name, annotation, declared.default_factory() if made else declared.default, **declared.metadata["knob"])
 
 
 @dataclass(frozen=True)
@@ -199,12 +177,12 @@ class Needs:
 
     def words(self) -> list[str]:
         """What is needed, a phrase each; empty where nothing is."""
-        even = self.sampler == "per-environment"
+        even, balanced = self.sampler == "per-environment", self.sampler == "balanced"
         phrases = (
-            ("two groups" + (", in equal shares" if self.sampler == "balanced" else ""), self.groups),
-            ("two environments" + (", in equal shares" if even else ""), self.environments),
+            ("two groups" + ", in equal shares" * balanced, self.groups),
+            ("two environments" + ", in equal shares" * even, self.environments),
             ("environments in equal shares", even and not self.environments),
-            ("groups in equal shares", self.sampler == "balanced" and not self.groups),
+            ("groups in equal shares", balanced and not self.groups),
             (f"pairs by {self.pairs}", self.pairs),
             (f"stages {', '.join(self.taps)}", self.taps),
             (f"a run of {self.base.method if self.base else ''} before it", self.base),
@@ -274,6 +252,7 @@ class Limit:
 
 
 _INTERVAL = re.compile(r"^([\[(])\s*([^,]+?)\s*,\s*([^,]+?)\s*([\])])$")
+_PLAIN = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "None": "null"}
 
 
 def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what: str) -> dict[str, Any]:
@@ -281,17 +260,17 @@ def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what
 
     `field` is the dotted path that errors name; `what` names the thing (`method 'groupdro'`). Raises `InputError`.
     """
-    by_name = {item.name: item for item in knobs}
+    inside = f"{field}." if field else ""
+    names = [item.name for item in knobs]
     for name in values:
-        if name not in by_name:
-            raise unknown(f"{field}.{name}" if field else str(name), f"setting of {what}", name, by_name)
+        if name not in names:
+            raise unknown(f"{inside}{name}", f"setting of {what}", name, names)
     out = {}
     for item in knobs:
-        path = f"{field}.{item.name}" if field else item.name
         if item.name in values:
-            out[item.name] = check(item, values[item.name], path)
+            out[item.name] = check(item, values[item.name], f"{inside}{item.name}")
         elif item.required:
-            raise InputError(path, f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""))
+            raise InputError(f"{inside}{item.name}", f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""))
         else:
             out[item.name] = item.default
     return out
@@ -299,49 +278,19 @@ def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what
 
 def check(item: Knob, value: Any, path: str) -> Any:
     """`value` as the knob's type, or an `InputError` that names the path and the domain."""
-    kinds = _kinds_of(item)
-    if value is None:
-        if "None" in kinds:
-            return None
-        raise InputError(path, f"must be {_expected(item)}, not null")
-    if "list[float]" in kinds:
-        if not isinstance(value, list) or not value:
-            raise InputError(path, f"must be {_expected(item)}, not {shown(value)}")
-        return [_within(item, _coerce(["float"], one, path, item), path) for one in value]
-    if set(kinds) <= {"int", "float", "str", "bool", "None"}:
-        value = _coerce(kinds, value, path, item)
-    return _within(item, value, path)
-
-
-def _kinds_of(item: Knob) -> list[str]:
-    return [part.strip() for part in item.annotation.split("|")]
-
-
-def _coerce(kinds: list[str], value: Any, path: str, item: Knob) -> Any:
+    kinds = _kinds(item)
+    if value is None and "None" in kinds:
+        return None
+    if "list[float]" in kinds and isinstance(value, list) and value:
+        return [check(dataclasses.replace(item, annotation="float"), one, path) for one in value]
+    plain, nan = set(kinds) <= _PLAIN.keys(), isinstance(value, float) and math.isnan(value)
     given = next((kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), "")
-    if isinstance(value, float) and math.isnan(value) and "float" in kinds:
-        raise InputError(path, f"must be {_expected(item)}, not a NaN")
-    if given in kinds:
-        return value
-    if given == "int" and "float" in kinds:
-        return float(value)
-    if given == "float" and "int" in kinds and value.is_integer():
-        return int(value)
-    raise InputError(path, f"must be {_expected(item)}, not {shown(value)}")
-
-
-def _expected(item: Knob) -> str:
-    names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "None": "null"}
-    parts = _kinds_of(item)
-    if "Any" in parts:
-        return item.doc or "given"  # what it is in words, since its type says nothing
-    names |= {part: "a mapping" for part in parts if part.startswith("dict[")}
-    names |= {part: "a list" for part in parts if part.startswith("list[")} | {"list[float]": "a list of numbers"}
-    kinds = " or ".join(names.get(part, part) for part in parts)
-    return f"{kinds} in {item.domain}" if item.domain else kinds
-
-
-def _within(item: Knob, value: Any, path: str) -> Any:
+    if plain and given == "int" and "int" not in kinds and "float" in kinds:
+        value = float(value)
+    elif plain and given == "float" and "float" not in kinds and "int" in kinds and value.is_integer():
+        value = int(value)
+    elif value is None or "list[float]" in kinds or plain and (nan or given not in kinds):
+        raise InputError(path, f"must be {_expected(item)}, not {'a NaN' if nan else shown(value)}")
     if item.domain.startswith("{"):
         words = [word.strip() for word in item.domain.strip("{}").split(",")]
         if str(value) not in words:
@@ -349,8 +298,19 @@ def _within(item: Knob, value: Any, path: str) -> Any:
     match = _INTERVAL.match(item.domain)
     if match is not None and isinstance(value, int | float):
         low, high = float(match[2]), float(match[3])
-        above = value >= low if match[1] == "[" else value > low
-        below = value <= high if match[4] == "]" else value < high
-        if not (above and below):
+        if value < low or value > high or (value == low and match[1] == "(") or (value == high and match[4] == ")"):
             raise InputError(path, f"must be in {item.domain}, not {value!r}")
     return value
+
+
+def _kinds(item: Knob) -> list[str]:
+    return [part.strip() for part in item.annotation.split("|")]
+
+
+def _expected(item: Knob) -> str:
+    kinds = _kinds(item)
+    if "Any" in kinds:
+        return item.doc or "given"  # what it is in words, since its type says nothing
+    names = {**_PLAIN, "list[float]": "a list of numbers"}
+    told = [names.get(kind, {"dict": "a mapping", "list": "a list"}.get(kind.partition("[")[0], kind)) for kind in kinds]
+    return " or ".join(told) + (f" in {item.domain}" if item.domain else "")

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -86,20 +87,16 @@ class Facts:
 
     def describe(self) -> dict[str, Any]:
         """The facts as plain values for JSON."""
-        out: dict[str, Any] = {"name": self.name, "kind": self.kind, "summary": self.summary, "version": self.version}
-        out["knobs"] = [item.describe() for item in self.knobs]
-        for name in ("needs", "built"):
-            if getattr(self, name) is not None:
-                out[name] = {key: value for key, value in asdict(getattr(self, name)).items() if value}
+        told: dict[str, Any] = {"family": self.family or None, "hooks": list(self.defines) if self.room == "methods" else None}
+        for name, item in (("needs", self.needs), ("built", self.built)):
+            told[name] = None if item is None else {key: value for key, value in asdict(item).items() if value}
         if self.limit is not None:
-            out["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
+            told["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
         if self.card is not None:
-            out["card"] = self.card.describe()
-        if self.family:
-            out["family"] = self.family
-        if self.room == "methods":
-            out["hooks"] = list(self.defines)
-        return out
+            told["card"] = self.card.describe()
+        always = {"name": self.name, "kind": self.kind, "summary": self.summary, "version": self.version}
+        always["knobs"] = [item.describe() for item in self.knobs]
+        return {**always, **{name: value for name, value in told.items() if value is not None}}
 
 
 def register(name: str, *, kind: str) -> Callable[[C], C]:
@@ -109,12 +106,11 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
     def attach(cls: C) -> C:
         own = (cls.__module__, cls.__qualname__)
         known = _LIVE.get((room, name))
-        if known is not None and (known.__module__, known.__qualname__) != own:
-            raise InputError("name", f"{name!r} is already registered in {room} by {known.__module__}.{known.__qualname__}")
-        if not _is_ours(cls.__module__) and name in _scan(room):
-            taken = _scan(room)[name]
-            if (taken.module, taken.qualname) != own:
-                raise InputError("name", f"{name!r} is already registered in {room} by {taken.module}.{taken.qualname}")
+        taken = None if known is None else (known.__module__, known.__qualname__)
+        if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
+            taken = (_scan(room)[name].module, _scan(room)[name].qualname)
+        if taken not in (None, own):
+            raise InputError("name", f"{name!r} is already registered in {room} by {'.'.join(taken or ())}")
         _LIVE[room, name] = cls
         cls.registered_name = name  # type: ignore[attr-defined]
         cls.registered_kind = kind  # type: ignore[attr-defined]
@@ -219,21 +215,16 @@ def _plugins() -> list[tuple[str, Path]]:
 
 
 def _file_of(module: str) -> Path | None:
-    # Only the top is asked of the import system: for the whole name it would import the parents, which may be slow, or broken.
+    # Only the top is asked of the whole import system: for a longer name it would import the parents, which may be slow, or broken.
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
+        for part in rest:
+            places = None if spec is None else spec.submodule_search_locations
+            spec = None if places is None else PathFinder.find_spec(part, list(places))
     except (ImportError, ValueError):
         return None
-    if spec is None:
-        return None
-    file = Path(spec.origin) if spec.origin is not None else None
-    folders = [Path(place) for place in spec.submodule_search_locations or []]
-    for part in rest:
-        places = [place / part for place in folders]
-        files = [*(place / "__init__.py" for place in places), *(place.with_name(f"{part}.py") for place in places)]
-        file = next((path for path in files if path.is_file()), None)
-        folders = [place for place in places if place.is_dir()]
+    file = None if spec is None or spec.origin is None else Path(spec.origin)
     return file if file is not None and file.is_file() else None
 
 
@@ -260,16 +251,11 @@ def _is_ours(module: str) -> bool:
 
 def _read(module: str, path: Path, room: str) -> list[Facts]:
     try:
-        text = path.read_text(encoding="utf-8")
-        if "register(" not in text:
-            return []
-        body = ast.parse(text, filename=str(path)).body
+        body = _parsed(path)
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError(module, f"{path.name} cannot be read as Python: {error}") from None
     found = []
-    for node in body:
-        if not isinstance(node, ast.ClassDef):
-            continue
+    for node in (item for item in body if isinstance(item, ast.ClassDef)):
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and _word_of(decorator.func) == "register":
                 try:
@@ -283,63 +269,60 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
     return found
 
 
+def _parsed(path: Path) -> list[ast.stmt]:
+    text = path.read_text(encoding="utf-8")
+    return ast.parse(text, filename=str(path)).body if "knob(" in text or "register(" in text else []
+
+
+_parsed_base = cache(_parsed)
+
+
 def _word_of(node: ast.expr) -> str:
     """`knob` of both `knob(...)` and `crosswind.knob(...)`."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Any]:
-    """Annotation and value of each knob in the order of a dataclass's fields: those of the bases first."""
-    read: dict[str, Any] = {}
+def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Knob]:
+    """The knobs of a class in the order of a dataclass's fields: those of the bases first."""
+    read: dict[str, Knob] = {}
     for base in reversed(node.bases):
-        if isinstance(base, ast.Name):
-            read |= _knobs_of_base(base.id, module, body)
+        for item in body:  # a base stands in this file or is imported from another one of the package
+            if isinstance(item, ast.ClassDef) and item.name == _word_of(base):
+                read |= _knobs_of_node(item, module, body)
+            if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
+                names = [word.name for word in item.names if (word.asname or word.name) == _word_of(base)]
+                path = _file_of(item.module) if names else None
+                there = [] if path is None else _parsed_base(path)
+                for found in (other for other in there if isinstance(other, ast.ClassDef) and other.name in names):
+                    read |= _knobs_of_node(found, item.module, there)
     for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            if isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
-                read[item.target.id] = (ast.unparse(item.annotation), _evaluate(item.value, module))
+        if isinstance(item, ast.AnnAssign) and isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
+            name = _word_of(item.target)
+            read[name] = declarations.knob_of(name, ast.unparse(item.annotation), _evaluate(item.value, module))
     return read
 
 
-def _knobs_of_base(name: str, module: str, body: list[ast.stmt]) -> dict[str, Any]:
-    """The knobs of a class that stands in this file or is imported from another one of the package."""
-    for item in body:
-        if isinstance(item, ast.ClassDef) and item.name == name:
-            return _knobs_of_node(item, module, body)
-        if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
-            for word in item.names:
-                if (word.asname or word.name) == name and (path := _file_of(item.module)) is not None:
-                    return _knobs_of_base(word.name, item.module, _body(path))
-    return {}
-
-
-@cache
-def _body(path: Path) -> list[ast.stmt]:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body
-
-
 def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str, body: list[ast.stmt]) -> Facts:
-    read = _knobs_of_node(node, module, body)
+    knobs = _knobs_of_node(node, module, body)
     declared = {}
-    for item in (item for item in node.body if isinstance(item, ast.Assign | ast.AnnAssign)):
-        targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-        label = _word_of(targets[0])
-        if label in _DECLARED and label not in read and item.value is not None:
-            declared[label] = _evaluate(item.value, module)
-    found = [declarations.knob_of(label, annotation, value) for label, (annotation, value) in read.items()]
+    for item in node.body:
+        if isinstance(item, ast.Assign | ast.AnnAssign) and item.value is not None:
+            label = _word_of(item.targets[0] if isinstance(item, ast.Assign) else item.target)
+            if label in _DECLARED and label not in knobs:
+                declared[label] = _evaluate(item.value, module)
     defines = tuple(item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"))
     doc = ast.get_docstring(node) or ""
-    return Facts(name, kind, room, module, node.name, doc, tuple(found), defines=defines, **declared)
+    return Facts(name, kind, room, module, node.name, doc, tuple(knobs.values()), defines=defines, **declared)
 
 
 def _evaluate(node: ast.expr, module: str) -> Any:
     # Only declarations of this package's files and of installed plug-ins reach this point, the same code that an import would run.
     try:
         return eval(compile(ast.Expression(node), module, "eval"), {"__builtins__": {}, "float": float}, dict(_WORDS))
-    except NameError as error:
-        raise InputError(module, f"line {node.lineno}: a declaration may use only {', '.join(sorted(_WORDS))} ({error})") from None
     except Exception as error:  # what an import of the file would raise as well
-        raise InputError(module, f"line {node.lineno}: {type(error).__name__}: {error}") from None
+        words = f"a declaration may use only {', '.join(sorted(_WORDS))} ({error})"
+        problem = words if isinstance(error, NameError) else f"{type(error).__name__}: {error}"
+        raise InputError(module, f"line {node.lineno}: {problem}") from None
 
 
 def facts_of_class(cls: Any) -> Facts:

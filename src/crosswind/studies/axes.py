@@ -1,28 +1,42 @@
-"""The axes of a study: its points (data, shift, size, noise), its models and its methods with their grids.
+"""The axes of a study: its points (data, shift, size, noise), its models, estimators and methods, and the points of every method.
 
 Names and settings are checked here against what is registered; nothing is loaded.
+
+A method's points are the grid of its settings that are lists, or those of a random search: as many for every method, so that none
+is tuned more than another. A search keeps what a study gives, takes a list as a set of choices, and draws what is left out from the
+range that the setting declares (`crosswind show method NAME`). Settings of the training loop are drawn alike for all methods: the
+i-th point of each has the same learning rate. Bergstra and Bengio 2012, "Random search for hyper-parameter optimization", is why it
+is no grid.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import itertools
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crosswind.core.errors import InputError, one_line, shown, unknown
-from crosswind.core.knobs import Knob, knobs_of, resolve
+from crosswind.core.knobs import Knob, Log, choose, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
+from crosswind.core.seeds import stream
 from crosswind.core.types import canonical, file_hash
 from crosswind.models.form import check_extra, check_form
 from crosswind.shifts.split import parse_sampler
-from crosswind.studies.search import choices_of, point_value, searched_points
-from crosswind.studies.spec import Study
+from crosswind.studies.spec import Search, Study
 from crosswind.training.settings import TrainingSettings
 
-RESERVED = ("method", "training", "sampler", "groups", "environments", "shifts", "models", "data")
+TRIES = 50
+"""Draws a point before it is said that there are no more that differ."""
+
+Values = Mapping[str, Any]
+Points = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
+"""The points of a method: label, knobs of the method, training settings."""
 
 
 @dataclass(frozen=True)
@@ -45,71 +59,71 @@ class Point:
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A row of the study's tables: a method with its grid, `points` of (label, knobs, training settings)."""
+    """A row of the study's tables: a method with its grid or search, and what it sets for itself."""
 
     label: str
     facts: Facts
-    points: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]  # (point label, method knobs, training settings)
-    overrides: Mapping[str, Any]
-    shifts: tuple[str, ...] | None = None  # the shifts it is run under; None is all
-    models: tuple[str, ...] | None = None  # the models it is run with; None is all
-    data: tuple[str, ...] | None = None  # the data sets it is run on; None is all
+    points: Points
+    overrides: Values
+    only: Mapping[str, Sequence[str]]  # the shifts, models and data sets that it is run with; what is not named is run with all
 
     def at(self, point: Point) -> bool:
         """Whether it is run at a point: on its data set and under its shift."""
-        return (self.shifts is None or point.shift in self.shifts) and (self.data is None or point.data in self.data)
+        return point.shift in self.only.get("shifts", [point.shift]) and point.data in self.only.get("data", [point.data])
 
     def on(self, model: str) -> bool:
         """Whether it is run with a model."""
-        return self.models is None or model in self.models
+        return model in self.only.get("models", [model])
 
 
 def points_of(study: Study) -> Iterator[Point]:
     """Every point of the study, in the order of the file. Raises `InputError` where there is none."""
-    noises = study.label_noise if isinstance(study.label_noise, list) else [study.label_noise]
-    rows = study.dataset_size if isinstance(study.dataset_size, list) else [study.dataset_size]
+    noises, rows = _axis(study.label_noise, "label_noise"), _axis(study.dataset_size, "dataset_size")
     found = 0
-    for data, shift in itertools.product(study.data, study.shifts):
-        for size, entry in study.sizes.items():
-            path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
-            if draw is None:
-                continue
-            for (row, n), (place, noise) in itertools.product(enumerate(rows), enumerate(noises)):
-                found += 1
-                fields = {
-                    "draw": path,
-                    "dataset_size": f"dataset_size.{row}" if isinstance(study.dataset_size, list) else "dataset_size",
-                    "label_noise": f"label_noise.{place}" if isinstance(study.label_noise, list) else "label_noise",
-                }
-                label = size if n is None else (f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}")
-                label_noise = noise if isinstance(noise, dict) else float(noise)
-                named = label if len(noises) == 1 else f"{label}, noise={_noise_name(noise)}"
-                yield Point(data, shift, named, draw, label_noise, n, fields)
+    for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
+        path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
+        if draw is None:
+            continue
+        for (row_path, n), (noise_path, noise) in product(rows.items(), noises.items()):
+            found += 1
+            label = size if n is None else f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}"
+            label += f", noise={_noise_name(noise)}" if len(noises) > 1 else ""
+            fields = {"draw": path, "dataset_size": row_path, "label_noise": noise_path}
+            yield Point(data, shift, label, draw, noise if isinstance(noise, dict) else float(noise), n, fields)
     if not found:
         raise InputError("sizes", "no size names a shift of a data set of this study, so there is nothing to run", study.sizes)
+
+
+def _axis(given: Any, field: str) -> dict[str, Any]:
+    """From the path of each value of a field to the value; a list is several."""
+    return {f"{field}.{place}": value for place, value in enumerate(given)} if isinstance(given, list) else {field: given}
 
 
 def _noise_name(noise: Any) -> str:
     if not isinstance(noise, dict):
         return canonical(noise)
-    return " ".join(
-        f"{noise[name]}" if name == "rate" else f"{name}={canonical(noise[name])}" for name in sorted(noise, reverse=True)
-    )
+    return " ".join(f"{noise[key]}" if key == "rate" else f"{key}={canonical(noise[key])}" for key in sorted(noise, reverse=True))
 
 
 def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tuple[str, Any]:
     """Where the draw of a data set and shift was written, and the draw; None where the size has none for them."""
-    for names, chosen in ((study.data, data), (study.shifts, shift)):
+    for what, names, chosen in (("data set", study.data, data), ("shift", study.shifts, shift)):
         if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
-            return path, entry  # "equal" too, which the plan turns into a total
-        for key in entry:
-            if key not in names:
-                what = "data set" if names is study.data else "shift"
-                raise unknown(f"{path}.{key}", what, key, names)
+            break  # "equal" too, which the plan turns into a total
+        _check_names(entry, names, what, path)
         if chosen not in entry:
             return path, None
         path, entry = f"{path}.{chosen}", entry[chosen]
     return path, entry
+
+
+def _check_names(given: Collection[str], names: Collection[str], what: str, path: str, at: bool = True) -> None:
+    for name in given:
+        if name not in names:
+            raise unknown(f"{path}.{name}" if at else path, what, name, names)
+
+
+# -- models and estimators ----------------------------------------------------------------------------------------------------
 
 
 def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
@@ -118,165 +132,222 @@ def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str,
     A model whose extra is missing is refused where it is named.
     """
     word = room.removesuffix("s")
-    article = "an" if word == "estimator" else "a"
     for label, settings in (given if isinstance(given, dict) else dict.fromkeys(given)).items():
         settings, path = dict(settings or {}), f"{room}.{label}"
         name = settings.pop(word, label)
         if not isinstance(name, str):
-            raise InputError(f"{path}.{word}", f"must be the name of {article} {word}, not {shown(name)}")
+            raise InputError(f"{path}.{word}", f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}")
         named = path if name is label else f"{path}.{word}"
         known = facts(room, name, named)
         check_extra(known.extra, named, name)
         yield label, path, known, settings
 
 
+def estimators_of(study: Study) -> dict[str, dict[str, Any]]:
+    """Label -> name, version and resolved knobs of every estimator."""
+    return {
+        label: {
+            "name": known.name,
+            "version": known.version,
+            "knobs": resolve(known.knobs, settings, path, f"estimator {known.name!r}"),
+        }
+        for label, path, known, settings in _entries(study.estimators, "estimators")
+    }
+
+
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Label -> name and resolved knobs of every model; a relative file of weights is looked for in `folder` first."""
-    out = {}
+    """Label -> name and resolved knobs of every model; a relative file is looked for in `folder` first.
+
+    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of its files, and their `files`:
+    name of the knob -> hash and function.
+    """
+    out: dict[str, dict[str, Any]] = {}
     for label, path, known, settings in _entries(study.models, "models"):
         knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
+        out[label] = {"name": known.name, "knobs": knobs}
         if known.built is not None and not known.built.trained:
-            out[label] = _given(known, knobs, path, folder)
-            continue
-        check_form(known.built, knobs, None, path, known.name)
-        out[label] = {"name": known.name, "knobs": _with_hash(knobs, path, folder)}
+            files = {name: _given_file(name, knobs, folder, f"{path}.{name}") for name in known.built.files}
+            keyed = {name: value for name, value in knobs.items() if name not in files}
+            paths = {name: at for name, (at, _) in files.items()}
+            hashes = {name: told for name, (_, told) in files.items()}
+            out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes}
+        else:
+            check_form(known.built, knobs, None, path, known.name)
+            out[label]["knobs"] |= _weights(knobs, path, folder)
     return out
 
 
-def _given(known: Facts, knobs: dict[str, Any], path: str, folder: Path | None) -> dict[str, Any]:
-    """A model that is not trained here: `knobs` with the places of its files, `keyed` without them, and the hashes of `files`."""
-    assert known.built is not None
-    found, files = dict(knobs), {}
-    for name in known.built.files:
-        # A function is named by its module, as `module:function`.
-        given, colon, function = str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
-        file = _place_of(given, folder, f"{path}.{name}")
-        if colon and file.suffix == ".py" or not colon:
-            found[name] = f"{file}{colon}{function}"
-        try:
-            files[name] = [file_hash(file), function]
-        except OSError as error:
-            raise InputError(f"{path}.{name}", f"cannot read the file {str(file)!r}: {error.strerror}") from None
-    keyed = {name: value for name, value in knobs.items() if name not in known.built.files}
-    return {"name": known.name, "version": known.version, "knobs": found, "keyed": keyed, "files": files}
+def _given_file(name: str, knobs: Values, folder: Path | None, path: str) -> tuple[str, list[str]]:
+    """Where a file of a model lies, and what it is: its hash and the function in it (`module:function`)."""
+    given, colon, function = str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
+    file = _place_of(given, folder, path)
+    place = f"{file}{colon}{function}" if file.suffix == ".py" or not colon else knobs[name]
+    return place, [_hash(file, given, path), function]
 
 
 def _place_of(given: str, folder: Path | None, path: str) -> Path:
     """The file that a setting names, looked for beside the study first; or that of a module."""
     if not given:
         raise InputError(path, "must name a file; a function is written module:function")
-    names = [given] if Path(given).suffix else [f"{given.replace('.', '/')}.py"]
-    for name in names:
-        for place in [*([] if folder is None else [folder / name]), Path(name)]:
-            if place.is_file():
-                return place.resolve()
+    is_file = bool(Path(given).suffix)
+    name = given if is_file else f"{given.replace('.', '/')}.py"
+    for place in ([] if folder is None else [folder / name]) + [Path(name)]:
+        if place.is_file():
+            return place.resolve()
     try:
-        spec = None if Path(given).suffix else importlib.util.find_spec(given)
+        spec = None if is_file else importlib.util.find_spec(given)
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
-        raise InputError(path, f"there is no file {names[0]!r}" + ("" if Path(given).suffix else f" and no module {given!r}"))
+        raise InputError(path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}")
     return Path(spec.origin)
 
 
-def _with_hash(knobs: dict[str, Any], path: str, folder: Path | None) -> dict[str, Any]:
-    """The knobs with the hash of their file of weights, so that another file under the same name is another run."""
+def _hash(file: Path, given: str, path: str) -> str:
+    try:
+        return file_hash(file)
+    except OSError as error:
+        raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
+
+
+def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
+    """Place and hash of a model's file of weights: another file under the same name is another run.
+
+    A file that is no safetensors is refused by its header; whether its tensors fit the model is seen when it is built.
+    """
     given = knobs.get("weights")
     if not isinstance(given, str) or not given.endswith(".safetensors") or "weights_sha256" not in knobs:
-        return knobs
-    beside = None if folder is None else folder / given
-    file = beside if beside is not None and beside.is_file() else Path(given)
-    try:
-        found = file_hash(file)
-    except OSError as error:
-        raise InputError(f"{path}.weights", f"cannot read the file {given!r}: {error.strerror}") from None
-    _check_safetensors(file, given, path)
-    if knobs["weights_sha256"] not in (None, found):
-        raise InputError(f"{path}.weights_sha256", f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}")
-    return {**knobs, "weights": str(file.resolve()), "weights_sha256": found}
-
-
-def _check_safetensors(file: Path, given: str, path: str) -> None:
-    """Refuse a file that is none by its header; whether its tensors fit the model is seen when it is built."""
+        return {}
     from safetensors import SafetensorError, safe_open
 
+    file = _place_of(given, folder, f"{path}.weights")
+    found = _hash(file, given, f"{path}.weights")
     try:
         with safe_open(file, "np") as opened:
-            names = list(opened.keys())
+            empty = not opened.keys()
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}.weights", f"{given!r} cannot be read as safetensors ({one_line(str(error), 200)})") from None
-    if not names:
+    if empty:
         raise InputError(f"{path}.weights", f"{given!r} holds no tensors")
+    if knobs["weights_sha256"] not in (None, found):
+        raise InputError(f"{path}.weights_sha256", f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}")
+    return {"weights": str(file), "weights_sha256": found}
 
 
-def estimators_of(study: Study) -> dict[str, dict[str, Any]]:
-    """Label -> name, version and resolved knobs of every estimator."""
-    out = {}
-    for label, path, known, settings in _entries(study.estimators, "estimators"):
-        knobs = resolve(known.knobs, settings, path, f"estimator {known.name!r}")
-        out[label] = {"name": known.name, "version": known.version, "knobs": knobs}
-    return out
+# -- methods and their points -------------------------------------------------------------------------------------------------
 
 
 def methods_of(study: Study) -> dict[str, MethodEntry]:
     """Label -> method with the points of its grid, or of the study's search."""
     if study.search is None:
-        training_grid(study.training)  # refused under its own name, whatever the methods
+        _grid((), {}, study.training, ("", "training"), "")  # refused under its own name, whatever the methods
     out = {}
     for label, path, known, settings in _entries(study.methods, "methods"):
-        overrides = {key: settings.pop(key) for key in RESERVED if key in settings}
-        _check_overrides(overrides, path)
-        shifts = _some_of(overrides.pop("shifts", None), study.shifts, "shift", f"{path}.shifts")
-        models = _some_of(overrides.pop("models", None), study.models, "model", f"{path}.models")
-        data = _some_of(overrides.pop("data", None), study.data, "data set", f"{path}.data")
+        overrides: dict[str, Any] = {
+            key: settings.pop(key) for key in ("training", "sampler", "groups", "environments") if key in settings
+        }
+        known_names = {"shifts": ("shift", study.shifts), "models": ("model", study.models), "data": ("data set", study.data)}
+        only = {key: settings.pop(key) for key in known_names if key in settings}
+        only = {key: names for key, names in only.items() if names is not None}
+        for key, names in only.items():
+            what, all_names = known_names[key]
+            if not names or not _is_names(names):
+                raise InputError(f"{path}.{key}", f"must be a list of {what}s of this study, not {shown(names)}", all_names)
+            _check_names(names, all_names, what, f"{path}.{key}", at=False)
+        if "sampler" in overrides:
+            parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
+        for key in ("groups", "environments"):
+            if overrides.get(key) is not None and not _is_names(overrides[key]):
+                raise InputError(f"{path}.{key}", f"must be a list of attributes, not {shown(overrides[key])}")
         own = overrides.pop("training", {})
         if not isinstance(own, dict):
             raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
-        loop, where, what = {**study.training, **own}, f"{path}.training" if own else "training", f"method {known.name!r}"
-        if study.search is not None:
-            points = searched_points(study.search, known.knobs, settings, loop, (path, where), what)
+        paths, what = (path, f"{path}.training" if own else "training"), f"method {known.name!r}"
+        loop = {**study.training, **own}
+        if study.search is None:
+            points = _grid(known.knobs, settings, loop, paths, what)
         else:
-            grids = itertools.product(grid_of(known.knobs, settings, path, what), training_grid(loop, where))
-            points = tuple((", ".join(part for part in (one, two) if part), values, train) for (one, values), (two, train) in grids)
-        out[label] = MethodEntry(label, known, points, overrides, shifts, models, data)
+            points = _searched(study.search, known.knobs, settings, loop, paths, what)
+        out[label] = MethodEntry(label, known, points, overrides, only)
     return out
 
 
-def _some_of(value: Any, names: Collection[str], what: str, path: str) -> tuple[str, ...] | None:
-    """The labels of this study that a method is restricted to; None is all."""
-    if value is None:
-        return None
-    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
-        raise InputError(path, f"must be a list of {what}s of this study, not {shown(value)}", names)
-    for name in value:
-        if name not in names:
-            raise unknown(path, what, name, names)
-    return tuple(value)
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-def _check_overrides(overrides: Mapping[str, Any], path: str) -> None:
-    if "sampler" in overrides:
-        parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
-    for key in ("groups", "environments"):
-        value = overrides.get(key)
-        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-            raise InputError(f"{path}.{key}", f"must be a list of attributes, not {shown(value)}")
+def _grid(knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], what: str) -> Points:
+    """Every combination of the settings that are lists."""
+    axes = _choices(knobs, settings, paths[0])
+    picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    own = [(one, resolve(knobs, {**settings, **one}, paths[0], what)) for one in picked]
+    axes = _choices(knobs_of(TrainingSettings), training, paths[1])
+    picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    loop = [(one, vars(TrainingSettings.of({**training, **one}, paths[1]))) for one in picked]
+    return tuple((_label(one, two), values, dict(train)) for (one, values), (two, train) in product(own, loop))
 
 
-def training_grid(settings: Mapping[str, Any], path: str = "training") -> list[tuple[str, dict[str, Any]]]:
-    """Every combination of the training settings that are lists, checked also for how they go together."""
-    grid = grid_of(knobs_of(TrainingSettings), settings, path, "the training loop")
-    for _, values in grid:
-        TrainingSettings.of(values, path)
-    return grid
+def _label(own: Values, loop: Values) -> str:
+    """The label of a point names what varies."""
+    varied = [*own.items(), *loop.items()]
+    return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in varied)
 
 
-def grid_of(knobs: tuple[Knob, ...], settings: Mapping[str, Any], path: str, what: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every combination of the settings that are lists, with a label that names what varies."""
-    axes = choices_of(knobs, settings, path)
-    out = []
-    for chosen in itertools.product(*axes.values()):
-        picked = dict(zip(axes, chosen, strict=True))
-        resolved = resolve(knobs, {**settings, **picked}, path, what)
-        out.append((", ".join(f"{name}={point_value(value)}" for name, value in picked.items()), resolved))
-    return out
+def _choices(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, list[Any]]:
+    """The settings that are given as a list of values to choose from, in their order."""
+    listed = {knob.name for knob in knobs if "list" in knob.annotation or "tuple" in knob.annotation}
+    found = {name: values for name, values in given.items() if isinstance(values, list) and name not in listed}
+    for name, values in found.items():
+        if not values:
+            raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
+        if len({canonical(value) for value in values}) != len(values):
+            raise InputError(f"{path}.{name}", "names a value twice")
+    return found
+
+
+def _searched(
+    search: Search, knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], what: str
+) -> Points:
+    """Every point of a search, all different. Raises `InputError` where there are fewer than asked for."""
+    path, where = paths
+    own, loop = _ranges(knobs, settings, path), _ranges(knobs_of(TrainingSettings), training, where)
+    found: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
+    # Without anything to draw every try is the same one, and 10,000 points would take ten seconds to refuse.
+    for number in range(TRIES * search.points if own or loop else 1):
+        values = {name: _drawn(item, stream(search.seed, "search", what, name, number)) for name, item in own.items()}
+        shared = {name: _drawn(item, stream(search.seed, "search", name, number)) for name, item in loop.items()}
+        key = canonical([values, shared])
+        if key in found:
+            continue
+        train = dict(vars(TrainingSettings.of({**training, **shared}, where)))
+        found[key] = (_label(values, shared), resolve(knobs, {**settings, **values}, path, what), train)
+        if len(found) == search.points:
+            return tuple(found.values())
+    raise InputError(
+        path,
+        f"search asks for {search.points} points, and {'1 is' if len(found) == 1 else f'{len(found)} are'} all that differ: {what} "
+        f"draws {', '.join([*own, *loop]) or 'nothing'}; leave out 'training.lr', or give it a list",
+    )
+
+
+def _ranges(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, tuple[Knob, Log]]:
+    """What is drawn: settings given as a list of choices, and those left out that declare a range."""
+    chosen = {name: choose(*values) for name, values in _choices(knobs, given, path).items()}
+    ranges = {
+        knob.name: (knob, chosen.get(knob.name, knob.search)) for knob in knobs if knob.name not in given or knob.name in chosen
+    }
+    return {name: (knob, where) for name, (knob, where) in ranges.items() if where is not None}
+
+
+def _drawn(item: tuple[Knob, Log], generator: np.random.Generator) -> Any:
+    knob, where = item
+    if where.choices:
+        return where.choices[int(generator.integers(len(where.choices)))]
+    u = float(generator.random())
+    value = where.low + u * (where.high - where.low)
+    if where.log:
+        value = math.exp(math.log(where.low) + u * (math.log(where.high) - math.log(where.low)))
+    if "int" in knob.annotation and "float" not in knob.annotation:
+        return min(int(where.high), max(int(where.low), round(value)))
+    # Three digits: what a table shows is what was run.
+    return min(where.high, max(where.low, float(f"{value:.3g}")))

@@ -1,4 +1,4 @@
-"""From plain values to the things a run works with: data sets, shifts, split plans.
+"""Data sets and splits of a study: as plain values, and from plain values as the things that a run works with.
 
 A run's specification is plain JSON, so that it can be stored, hashed and sent to a worker. The planner and the run build the
 same things from it with these functions, so what was planned is what is run.
@@ -6,7 +6,9 @@ same things from it with these functions, so what was planned is what is run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +16,33 @@ import numpy as np
 
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import resolve
-from crosswind.core.registry import facts, listing
+from crosswind.core.registry import facts, listing, load
 from crosswind.core.types import canonical
-from crosswind.data.attributes import DerivedAttribute
+from crosswind.data.attributes import DerivedAttribute, spelled
 from crosswind.data.clusters import with_clusters
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import derive
 from crosswind.data.prepared.paths import root_folder
 from crosswind.data.sources.base import open_source
-from crosswind.shifts.base import Shift, parse_shift
+from crosswind.shifts.base import parse_shift, plain_number
 from crosswind.shifts.draw import parse_draw, parse_size
 from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import LAWS, Roles, SetPlan, SplitPlan, parse_sampler
-from crosswind.studies.spec import DataSpec
+from crosswind.studies.axes import Point
+from crosswind.studies.spec import DataSpec, Study
 
-# Knobs of sources that say where data lies, or whether an original's pixels are taken: what it then is, the data's fingerprint
-# says in a run's key, and they stay out of it.
 PATH_KNOBS = ("path", "images", "features", "root", "original")
+"""Knobs of sources that say where data lies, or whether an original's pixels are taken. What the data then are, their fingerprint
+says in a run's key, and these stay out of it."""
 _KEPT = 8
 _datasets: dict[str, AttributedDataset] = {}
+
+Values = Mapping[str, Any]
+Parts = list[tuple[str, dict[str, Any]]]
+"""The components of a shift as plain values, each with the path where it was written."""
+
+
+# -- data sets ----------------------------------------------------------------------------------------------------------------
 
 
 def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, Any]:
@@ -45,13 +55,10 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     values: dict[str, Any] = {
         "source": spec.source,
         "options": resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}"),
-        "keep": {name: list(kept) for name, kept in spec.keep.items()},
-        "unit": spec.unit,
-        "derive": None if spec.derive is None else spec.derive.model_dump(),
+        **spec.model_dump(include={"keep", "unit", "derive"}),
     }
     if spec.clusters is not None:  # else not named at all, so that the keys of studies without clusters stay what they were
-        clusters = spec.clusters.model_dump()
-        values["clusters"] = {**clusters, "features": _beside(clusters["features"], folder)}
+        values["clusters"] = {**spec.clusters.model_dump(), "features": _beside(spec.clusters.features, folder)}
     return values
 
 
@@ -61,48 +68,45 @@ def _beside(value: Any, folder: Path | None) -> Any:
     return value
 
 
-def build_dataset(values: Mapping[str, Any], field: str = "data") -> AttributedDataset:
+def without_paths(values: Values) -> dict[str, Any]:
+    """A data set's values without the places where its files lie: a key says what the data is, not where."""
+    told = {**values, "options": {name: value for name, value in values["options"].items() if name not in PATH_KNOBS}}
+    if "clusters" in values:
+        told["clusters"] = {name: value for name, value in values["clusters"].items() if name != "features"}
+    return told
+
+
+def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     """The data set that `data_values` describes; the last few are kept, since a worker serves many runs on one."""
     # A notebook may plan again after its table was edited: the files' stamps are part of what is kept.
-    places = {name: values["options"].get(name) for name in PATH_KNOBS}
-    if "root" in values["options"]:
-        places["root"] = root_folder(places["root"])  # a copy that is made anew is renamed into it, which changes its time
-    clusters = values.get("clusters")
+    clusters, options = values.get("clusters"), values["options"]
+    places = {name: options.get(name) for name in PATH_KNOBS}
+    if "root" in options:
+        places["root"] = root_folder(options["root"])  # a copy that is made anew is renamed into it, which changes its time
     if clusters is not None:
         places["features"] = clusters["features"]
     key = canonical([values, [_stamp(place) for place in places.values()]])
     if key in _datasets:
         return _datasets[key]
     try:
-        dataset = open_source(values["source"], values["options"], f"{field}.options")
+        dataset = open_source(values["source"], options, f"{field}.options")
     except DataError as error:
         raise DataError(str(error) if field == "data" else f"{field}: {error}") from None
     if clusters is not None:
-        dataset = _clustered(dataset, clusters, f"{field}.clusters")
+        try:
+            dataset = with_clusters(dataset, **clusters, field=f"{field}.clusters")
+        except DataError as error:
+            raise DataError(f"{field}.clusters.features: {error}") from None
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
         dataset = dataset.with_units(values["unit"], field=f"{field}.unit")
     if values["derive"] is not None:
-        try:
-            dataset = derive(dataset, _derived(values["derive"], f"{field}.derive"))
-        except InputError as error:
-            if error.field.startswith("derive."):
-                raise InputError(f"{field}.{error.field}", error.problem, error.choices) from None
-            if error.field != values["derive"]["name"]:
-                raise
-            raise InputError(f"{field}.derive.name", error.problem, error.choices) from None
+        dataset = _derived(dataset, values["derive"], f"{field}.derive")
     while len(_datasets) >= _KEPT:
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
     return dataset
-
-
-def _clustered(dataset: AttributedDataset, values: Mapping[str, Any], field: str) -> AttributedDataset:
-    try:
-        return with_clusters(dataset, **values, field=field)
-    except DataError as error:
-        raise DataError(f"{field}.features: {error}") from None
 
 
 def _stamp(path: Any) -> list[int]:
@@ -113,17 +117,15 @@ def _stamp(path: Any) -> list[int]:
     return [state.st_mtime_ns, state.st_size, state.st_ino]
 
 
-def _derived(values: Mapping[str, Any], field: str) -> DerivedAttribute:
-    settings = values["values"]
+def _derived(dataset: AttributedDataset, values: Values, field: str) -> AttributedDataset:
+    name, settings = values["name"], values["values"]
     try:
-        return DerivedAttribute(
-            values["name"], tuple(settings), values["transform"], tuple(settings[name] for name in settings), values["mode"]
-        )
+        made = DerivedAttribute(name, tuple(settings), values["transform"], tuple(settings.values()), values["mode"])
+        return derive(dataset, made)
     except InputError as error:
         # The transform's settings stand beside the names of the values in a study file.
-        path = error.field.partition(".")[2] or "name"
-        path = path.replace("settings", "values", 1) if path.startswith("settings") else path
-        raise InputError(f"{field}.{path}", error.problem, error.choices) from None
+        path = re.sub(rf"^(derive|{re.escape(name)})(\.|$)", "", error.field).replace("settings", "values", 1)
+        raise InputError(f"{field}.{path or 'name'}", error.problem, error.choices) from None
 
 
 def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
@@ -133,100 +135,151 @@ def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
     for a data set without inputs.
     """
     dataset.check_inputs()
-    if not dataset.from_files:
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
-    with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(dataset.inputs, rows) for rows in chunks]:
-            future.result()
+    if dataset.from_files:
+        chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
+        with ThreadPoolExecutor(workers) as pool:
+            for future in [pool.submit(dataset.inputs, rows) for rows in chunks]:
+                future.result()
 
 
-Parts = list[tuple[str, dict[str, Any]]]
+# -- splits -------------------------------------------------------------------------------------------------------------------
 
 
-def shift_parts(shifts: Mapping[str, Any], name: str, data: DataSpec) -> Parts:
-    """The components of a named shift as plain values, each with the path where it was written: names of other shifts followed,
-    slots made attributes.
+def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """The split of a point as plain values, and what errors call its parts -> where the study file has them."""
+    data = study.data[point.data]
+    fields = {**point.fields, "shift": f"shifts.{point.shift}"}
+    fields |= {name: f"data.{point.data}.{name}" for name in ("label", "attributes", "roles")}
 
-    An entry is one shift, a list of shifts that act together, or names of other entries.
+    def components(entry: Any, name: str, anything: bool = False) -> list[dict[str, Any]]:
+        parts = _components(entry, study.shifts, data, name, (), anything)
+        fields.update({f"{name}.{number}": path for number, (path, _) in enumerate(parts)})
+        return [component for _, component in parts]
+
+    shift = components(point.shift, "shift")
+    sets = {}
+    # Sets for validation first: what is tested on is dealt after them, and never changes what a fit sees.
+    for name, item in sorted(study.sets.items(), key=lambda entry: entry[1].role == "test"):
+        law: Any = item.law
+        if item.source is not None and item.source not in study.data:
+            raise unknown(f"sets.{name}.source", "data set", item.source, study.data)
+        if not isinstance(law, str):
+            law = components(law, f"sets.{name}.law", anything=True)
+        elif law in study.shifts and law != "train":
+            law = components(law, f"sets.{name}.law")
+        elif law == "uniform":
+            law = []
+        elif law not in LAWS:
+            raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
+        labels = None if item.labels is None else {key: None if to is None else spelled(to) for key, to in item.labels.items()}
+        sets[name] = {"role": item.role, "law": law, "draw": item.draw, "source": item.source, "labels": labels}
+    if not any(item["role"] == "test" for item in sets.values()):
+        raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
+    values = {
+        "label": data.label,
+        "attributes": data.attribute_names,
+        "shift": shift,
+        "draw": point.draw,
+        "roles": data.roles.model_dump(),
+        "sets": sets,
+        "groups": named_attributes(study.groups, data, "groups"),
+        "environments": named_attributes(study.environments, data, "environments"),
+        "label_noise": point.noise,
+        "dataset_size": point.rows,
+        "sampler": study.sampler,
+        "split_seed": split_seed,
+    }
+    if study.overlap != "refused":  # else not named at all, so that the keys of other studies stay what they were
+        values["overlap"] = study.overlap
+    return values, fields
+
+
+def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> list[str] | None:
+    """The attributes that `groups` or `environments` name, slots resolved."""
+    if names is None:
+        return None
+    found: list[str] = []
+    for name in names:
+        attribute = data.slots.get(name, name)
+        if attribute not in data.attribute_names:
+            raise unknown(path, "attribute of this study", name, [*data.slots, *data.attribute_names])
+        if attribute in found:
+            raise InputError(path, f"names {name!r} twice")
+        found.append(attribute)
+    return found
+
+
+def _components(entry: Any, shifts: Values, data: DataSpec, field: str, trail: tuple[str, ...], anything: bool) -> Parts:
+    """The components of a shift: names of other shifts followed, slots made attributes; `anything`: any attribute of the data.
+
+    An entry is one shift, a list of shifts that act together, or the name of another entry.
     """
-    return _components(shifts[name], shifts, data, f"shifts.{name}", (name,))
-
-
-def law_parts(law: Any, shifts: Mapping[str, Any], data: DataSpec, field: str) -> Parts:
-    """The components of a law that is written out in place; it may use names of shifts and any attribute of the data."""
-    return _components(law, shifts, data, field, (), anything=True)
-
-
-def _components(
-    entry: Any, shifts: Mapping[str, Any], data: DataSpec, field: str, trail: tuple[str, ...], anything: bool = False
-) -> Parts:
     if entry is None:
         return []
     if isinstance(entry, str):
-        if entry not in shifts:
-            if entry in [item.name for item in listing("shifts")]:
-                raise InputError(field, f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}", shifts)
-            raise unknown(field, "shift", entry, shifts)
         if entry in trail:
             raise InputError(field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}")
-        return _components(shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything)
+        if entry in shifts:
+            return _components(shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything)
+        if entry in [item.name for item in listing("shifts")]:
+            raise InputError(field, f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}", shifts)
+        raise unknown(field, "shift", entry, shifts)
     if isinstance(entry, list):
         found = [_components(item, shifts, data, f"{field}.{place}", trail, anything) for place, item in enumerate(entry)]
         return [component for part in found for component in part]
-    if isinstance(entry, Mapping):
-        component = dict(entry)
-        for key in ("attribute", "environment"):
-            if isinstance(component.get(key), str):
-                component[key] = _attribute(component[key], data, f"{field}.{key}", anything)
-        return [(field, component)]
-    raise InputError(field, f"must be a shift (a mapping with 'type'), a list of shifts or the name of one, not {shown(entry)}")
+    if not isinstance(entry, Mapping):
+        raise InputError(field, f"must be a shift (a mapping with 'type'), a list of shifts or the name of one, not {shown(entry)}")
+    component = dict(entry)
+    for key in ("attribute", "environment"):
+        if isinstance(name := component.get(key), str):
+            if not anything and name not in [*data.slots, *data.attribute_names, data.label]:
+                raise unknown(f"{field}.{key}", "attribute", name, [*data.slots, *data.attribute_names])
+            component[key] = data.slots.get(name, name)
+    return [(field, component)]
 
 
-def _attribute(word: str, data: DataSpec, field: str, anything: bool) -> str:
-    if word in data.slots:
-        return data.slots[word]
-    if word not in data.attribute_names and word != data.label and not anything:
-        raise unknown(field, "attribute", word, [*data.slots, *data.attribute_names])
-    return word
+def spell_numbers(split: dict[str, Any]) -> None:
+    """Spell every number of a split in one way, so that runs that are the same have the same key."""
+    split["roles"] |= {name: plain_number(split["roles"][name]) for name in ("test", "validation")}
+    if isinstance(split["label_noise"], Mapping) and "rate" in split["label_noise"]:
+        split["label_noise"] = {**split["label_noise"], "rate": plain_number(split["label_noise"]["rate"])}
+    laws = [split["shift"], *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list))]
+    for component in (component for law in laws for component in law):
+        for name in component.keys() & set(load("shifts", component["type"]).numbers):  # type: ignore[attr-defined]
+            number = plain_number(component[name])
+            component[name] = number if name == "counterexamples" else _whole(number)  # there 1 is a row, and 1.0 a share
+    for place in (split, *split["sets"].values()):
+        place["draw"] = _whole(plain_number(place["draw"]) if isinstance(place["draw"], Mapping) else place["draw"])
 
 
-def build_shift(components: Any, field: str) -> Shift:
-    """A shift from its plain values."""
-    return parse_shift(components, field)
+def _whole(value: Any) -> Any:
+    """3 for 3.0, where the two mean the same."""
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def build_split_plan(values: Mapping[str, Any]) -> SplitPlan:
+def build_split_plan(values: Values) -> SplitPlan:
     """The plan of a split from plain values. Errors name its parts: `shift.0.attribute`, `draw`, `sets.test.law`."""
-    sets = {name: _set_plan(item, f"sets.{name}") for name, item in values["sets"].items()}
-    roles = values["roles"]
+    sets = {}
+    for name, item in values["sets"].items():
+        law, draw, field = item["law"], item["draw"], f"sets.{name}"
+        parsed = law if law in LAWS else parse_shift(law, f"{field}.law")
+        number = None if draw is None else parse_draw(draw, f"{field}.draw")
+        sets[name] = SetPlan(item["role"], parsed, number, item["source"], item["labels"])
     noise = values["label_noise"]
     return SplitPlan(
         label=values["label"],
         attributes=tuple(values["attributes"]),
-        shift=build_shift(values["shift"], "shift"),
+        shift=parse_shift(values["shift"], "shift"),
         draw=parse_draw(values["draw"], "draw"),
-        roles=Roles(test=roles["test"], validation=roles["validation"], official=roles["official"]),
+        roles=Roles(**values["roles"]),
         sets=sets,
         groups=None if values["groups"] is None else tuple(values["groups"]),
         environments=None if values["environments"] is None else tuple(values["environments"]),
-        label_noise=None if not noise else parse_noise(noise, "label_noise"),
+        label_noise=parse_noise(noise, "label_noise") if noise else None,
         dataset_size=parse_size(values["dataset_size"], "dataset_size"),
         sampler=parse_sampler(values["sampler"]),
         split_seed=values["split_seed"],
         overlap=values.get("overlap", "refused"),
-    )
-
-
-def _set_plan(values: Mapping[str, Any], field: str) -> SetPlan:
-    law = values["law"]
-    draw = values["draw"]
-    return SetPlan(
-        role=values["role"],
-        law=law if law in LAWS else build_shift(law, f"{field}.law"),
-        draw=None if draw is None else parse_draw(draw, f"{field}.draw"),
-        source=values["source"],
-        labels=values["labels"],
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import re
 import signal
-from collections.abc import Iterator
 
 CAUSES = {"disk": "disk full", "memory": "out of memory", "killed": "worker killed", "system": "system error"}
 """The ways in which the machine stops a run, in the words of `crosswind status`."""
@@ -26,7 +25,14 @@ _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors says what the syste
 
 def cause_of(error: BaseException) -> str:
     """The key of `CAUSES` for what was raised, or for what it was raised from; "" where a run failed by itself."""
-    return next((cause for item in _chain(error) if (cause := _one(item))), "")
+    seen: list[BaseException] = []
+    item: BaseException | None = error
+    while item is not None and item not in seen:
+        if cause := _one(item):
+            return cause
+        seen.append(item)
+        item = item.__cause__ or item.__context__  # also where a sentence of ours was raised "from None"
+    return ""
 
 
 def cause_of_signal(number: int) -> str:
@@ -34,24 +40,13 @@ def cause_of_signal(number: int) -> str:
     return "killed" if number in (signal.SIGKILL, signal.SIGTERM) else ""
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__  # also where a sentence of ours was raised "from None"
-
-
 def _one(error: BaseException) -> str:
     # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a class of its own.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return "memory"
-    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+    no_memory = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    if no_memory or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "memory"
     if isinstance(error, OSError) and error.errno is not None:
         return _NUMBERS.get(error.errno, "")
-    code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    if isinstance(code, str) and code in _CODES:
-        return _CODES[code]
     told = _RUST.search(str(error)) if type(error).__name__ == "SafetensorError" else None
-    return _NUMBERS.get(int(told[1]), "") if told else ""
+    code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    return _NUMBERS.get(int(told[1]), "") if told else _CODES.get(str(code), "")

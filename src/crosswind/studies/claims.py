@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.studies.axes import MethodEntry, Point
-from crosswind.studies.spec import Claim, ModelSide, Study
+from crosswind.studies.spec import ModelSide, Study
 from crosswind.training.selection import RULES
 
 
@@ -44,61 +44,47 @@ def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
 
 def check_claims(study: Study, points: Sequence[Point], models: Collection[str], methods: Mapping[str, MethodEntry]) -> None:
     """Refuse a claim about what the study does not run. Raises `InputError` that names the claim's field."""
-    tests = [name for name, item in study.sets.items() if item.role == "test"]
-    sizes = list(dict.fromkeys(point.size for point in points))
+    known: dict[str, tuple[str, Collection[str]]] = {
+        "data": ("data set", study.data),
+        "shift": ("shift", study.shifts),
+        "size": ("size", dict.fromkeys(point.size for point in points)),
+        "model": ("model of this study", models),
+        "set": ("set of role test", [name for name, item in study.sets.items() if item.role == "test"]),
+        "rule": ("selection rule of this study", study.selection),
+    }
     for number, claim in enumerate(study.claims):
         path = f"claims.{number}"
-        for name, what, known in (
-            ("data", "data set", study.data),
-            ("shift", "shift", study.shifts),
-            ("size", "size", sizes),
-            ("model", "model of this study", models),
-            ("set", "set of role test", tests),
-            ("rule", "selection rule of this study", study.selection),
-        ):
-            value = getattr(claim, name)
-            if value is not None and value not in known:
-                raise unknown(f"{path}.{name}", what, value, known)
-        _check_sides(claim, path, study, points, models, methods)
-
-
-def _check_sides(
-    claim: Claim, path: str, study: Study, points: Sequence[Point], models: Collection[str], methods: Mapping[str, MethodEntry]
-) -> None:
-    sides = dict(zip(("better", "than"), sides_of(claim.model_dump(), study.reference), strict=True))
-    open_points = [
-        point
-        for point in points
-        if claim.data in (None, point.data) and claim.shift in (None, point.shift) and claim.size in (None, point.size)
-    ]
-    told = " and ".join(f"{name} {getattr(claim, name)!r}" for name in ("data", "shift", "size") if getattr(claim, name))
-    if not open_points:
-        raise InputError(path, f"the study has no {told} together")
-    for name, side in sides.items():
-        given = getattr(claim, name)
-        named = f"{path}.{name}.method" if isinstance(given, ModelSide) else f"{path}.{name}"
-        if side.method not in methods:
-            raise unknown(named, "method of this study", side.method, methods)
-        if side.model is not None and side.model not in models:
-            raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
-        method, left_out = methods[side.method], "the reference " if given is None else ""
-        if not any(method.at(point) for point in open_points):
-            others = [label for label, entry in methods.items() if any(entry.at(point) for point in open_points)]
-            raise InputError(named, f"{left_out}{side.method!r} is not run at {told or 'any point'}", others)
-        if side.model is not None and not method.on(side.model):
-            others = [label for label, entry in methods.items() if entry.on(side.model)]
-            raise InputError(named, f"{left_out}{side.method!r} is not run with the model {side.model!r}", others)
-    better, than = sides["better"], sides["than"]
-    if better == than:
-        raise InputError(f"{path}.than", "is the same side as 'better', so there is nothing to compare", _other(methods, than))
-    first, second = methods[better.method], methods[than.method]
-    shared = any(first.at(point) and second.at(point) for point in open_points)
-    compared = [(better.model or model, than.model or model) for model in models]
-    if better.method == than.method:
-        compared = [(one, other) for one, other in compared if one != other]
-    if not shared or not any(first.on(one) and second.on(other) for one, other in compared):
-        raise InputError(path, f"{better.method!r} and {than.method!r} are never run under one shift and with the models compared")
-
-
-def _other(methods: Collection[str], side: Side) -> list[str]:
-    return [label for label in methods if label != side.method]
+        for name, (what, names) in known.items():
+            if getattr(claim, name) is not None and getattr(claim, name) not in names:
+                raise unknown(f"{path}.{name}", what, getattr(claim, name), names)
+        settled = {name: value for name in ("data", "shift", "size") if (value := getattr(claim, name))}
+        about = [point for point in points if all(getattr(point, name) == value for name, value in settled.items())]
+        told = " and ".join(f"{name} {value!r}" for name, value in settled.items())
+        if not about:
+            raise InputError(path, f"the study has no {told} together")
+        sides = dict(zip(("better", "than"), sides_of(claim.model_dump(), study.reference), strict=True))
+        for name, side in sides.items():
+            given = getattr(claim, name)
+            named = f"{path}.{name}.method" if isinstance(given, ModelSide) else f"{path}.{name}"
+            if side.method not in methods:
+                raise unknown(named, "method of this study", side.method, methods)
+            if side.model is not None and side.model not in models:
+                raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
+            there = [label for label, entry in methods.items() if any(entry.at(point) for point in about)]
+            fitting = [label for label, entry in methods.items() if side.model is None or entry.on(side.model)]
+            for labels, where in ((there, f"at {told or 'any point'}"), (fitting, f"with the model {side.model!r}")):
+                if side.method not in labels:
+                    left_out = "the reference " if given is None else ""
+                    raise InputError(named, f"{left_out}{side.method!r} is not run {where}", labels)
+        better, than = sides.values()
+        if better == than:
+            others = [label for label in methods if label != than.method]
+            raise InputError(f"{path}.than", "is the same side as 'better', so there is nothing to compare", others)
+        first, second = methods[better.method], methods[than.method]
+        pairs = [(better.model or model, than.model or model) for model in models]
+        compared = [pair for pair in pairs if better.method != than.method or pair[0] != pair[1]]
+        together = any(first.at(point) and second.at(point) for point in about)
+        if not together or not any(first.on(one) and second.on(other) for one, other in compared):
+            raise InputError(
+                path, f"{better.method!r} and {than.method!r} are never run under one shift and with the models compared"
+            )

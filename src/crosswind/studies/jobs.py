@@ -14,10 +14,10 @@ Its folder says what it is: `job.json` holds kind, specification, needs, and wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -34,18 +34,24 @@ from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from crosswind.methods.base import Method
     from crosswind.studies.store import Store
     from crosswind.training.profiling import Profile
     from crosswind.training.settings import ModelSpec, TrainingSettings
-    from crosswind.training.trajectory import Answer
+    from crosswind.training.trajectory import Answer, Trajectory
 
+    Run: TypeAlias = tuple[Method, Split, Mapping[str, AttributedDataset], ModelSpec, TrainingSettings]
+
+Values: TypeAlias = Mapping[str, Any]
+Done: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # what the jobs that read a job are told, and its result
 GIVEN = "given"
 """What stands in the place of a selection rule in the predictions of a model that was not trained here."""
 WEIGHTS = "weights-{}.safetensors"
 
 
-def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def execute(kind: str, spec: Values, place: Place) -> dict[str, Any]:
     """Do one job. `place.profile`: a trace goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
 
     Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection rule and set),
@@ -58,7 +64,7 @@ def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
     return {"status": "finished", "scores": [], "cost": {}, "warnings": [], "versions": run_versions(), **result}
 
 
-def fit(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+def fit(spec: Values, place: Place) -> Done:
     """Train a method; see the module."""
     from crosswind.training.metering import Meter
 
@@ -66,188 +72,171 @@ def fit(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str
     from crosswind.training.loop import fit as train
     from crosswind.training.profiling import Profile
 
-    run = _Training.of(spec, place)
-    traced = None if place.profile is None else Profile(run.settings.device)
+    run, base = _training(spec, place)
+    split, settings = run[1], run[4]
+    traced = None if place.profile is None else Profile(settings.device)
     meter.seconds["prepare"] = meter.total()
     trajectory = train(
-        run.method,
-        run.split,
-        run.datasets,
-        run.model,
-        run.settings,
+        *run,
         seed=spec["seed"],
         checkpoint=place.checkpoint,
         progress=place.report,
-        base=run.base,
+        base=base,
         rules=spec.get("rules", ()),
         meter=meter,
         profile=traced,
     )
     # Every rule that was followed: a study may ask for another one without training again.
     write_predictions(place.folder / "predictions.npz", trajectory.predictions)
-    (place.folder / "split.json").write_text(json.dumps(run.split.report, indent=1), encoding="utf-8")
+    (place.folder / "split.json").write_text(json.dumps(split.report, indent=1), encoding="utf-8")
     (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
         _write_weights(place.folder, trajectory)
     write_exhibits(place.folder, trajectory.exhibits)
     place.held[place.key] = trajectory.answer  # for the predictions that follow
-    # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
-    diverged = trajectory.status != "finished"
-    ended = {"reason": f"a loss was not finite by step {trajectory.history[-1]['step']}"} if diverged else {}
-    doubts = ["the run diverged, and is scored as it was then"] if diverged else []
-    about = {
-        "status": trajectory.status,
-        **ended,
-        "rules": {
-            rule: {"selected_step": item.step, "ties": item.ties, "doubts": [*trajectory.doubts[rule], *doubts]}
-            for rule, item in trajectory.selections.items()
-        },
-        "train_shared": run.split.report["train_shared"],
-        "sets": _names(run.split),
-        "warnings": [*run.split.report["warnings"], *trajectory.warnings],
-        "cost": {**trajectory.cost, **meter.cost()},
+    shared = {"status": trajectory.status, "cost": {**trajectory.cost, **meter.cost()}}
+    shared["warnings"] = [*split.report["warnings"], *trajectory.warnings]
+    doubts = []
+    if trajectory.status != "finished":
+        # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
+        shared["reason"] = f"a loss was not finite by step {trajectory.history[-1]['step']}"
+        doubts = ["the run diverged, and is scored as it was then"]
+    rules = {
+        rule: {"selected_step": item.step, "ties": item.ties, "doubts": [*trajectory.doubts[rule], *doubts]}
+        for rule, item in trajectory.selections.items()
     }
-    told = {} if traced is None or place.profile is None else {"profile": _write_profile(place.profile, traced)}
-    return about, {"status": trajectory.status, **ended, "cost": about["cost"], "warnings": about["warnings"], **told}
+    about = {**shared, "rules": rules, "train_shared": split.report["train_shared"], "sets": _names(split)}
+    profile = {} if traced is None or place.profile is None else {"profile": _write_profile(place.profile, traced)}
+    return about, {**shared, **profile}
 
 
-def predict(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+def predict(spec: Values, place: Place) -> Done:
     """Answer for the rows of one set; see the module."""
     from crosswind.training.metering import Meter
 
-    meter = Meter(inside=True)
+    meter, name = Meter(inside=True), spec["set"]
     with meter.part("evaluation"):
         if "model" in spec:
             split, datasets = _split_of(spec)
-            rows = _row_set(split, spec["set"])
+            rows = _row_set(split, name)
             model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
             answer, logits = model.answer(rows, datasets[rows.source], split.class_names)
             made = Predictions(datasets[rows.source].row_ids(rows.rows), rows.label, rows.group, answer, logits)
-            predictions, doubts = {GIVEN: {spec["set"]: made}}, []
+            predictions, doubts = {GIVEN: {name: made}}, []
         else:
             fitted = _about(place.needed[place.needs[0]])["spec"]
-            whole = {**fitted, "data": {**fitted["data"], **spec["data"]}}
-            whole["split"] = {**fitted["split"], "sets": {**fitted["split"]["sets"], spec["set"]: spec["item"]}}
-            split, datasets = _split_of(whole)
+            sets = {**fitted["split"]["sets"], name: spec["item"]}
+            split, datasets = _split_of(
+                {**fitted, "data": {**fitted["data"], **spec["data"]}, "split": {**fitted["split"], "sets": sets}}
+            )
             answers = place.held.get(place.needs[0]) or _from_weights(fitted, place)
-            predictions, doubts = answers({spec["set"]: split.evaluation[spec["set"]]}, datasets)
+            predictions, doubts = answers({name: split.evaluation[name]}, datasets)
     write_predictions(place.folder / "predictions.npz", predictions)
     report = split.report
-    return {
-        "sets": {name: told for name, told in _names(split).items() if name == spec["set"]},
+    about = {
+        "sets": {name: _names(split)[name]},
         "doubts": doubts,
-        "split": {"sets": {spec["set"]: report["sets"].get(spec["set"])}, "short": report["short"]},
+        "split": {"sets": {name: report["sets"].get(name)}, "short": report["short"]},
         "warnings": [*report["warnings"], *doubts],
         "cost": meter.cost(),
-    }, {"cost": meter.cost(), "warnings": doubts}
+    }
+    return about, {"cost": about["cost"], "warnings": doubts}
 
 
-def estimate(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+def estimate(spec: Values, place: Place) -> Done:
     """Estimate the accuracy on one set; see the module."""
     from crosswind.estimators.base import estimated
 
-    estimator = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"])
+    estimator, name = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]), spec["set"]
     source, target = (read_predictions(place.needed[place.needs[i]] / "predictions.npz") for i in (0, -1))
     if "split" in spec:  # a model that is not trained here: the labels of the source are those of this row's split
         split, datasets = _split_of(spec)
-        rows = _row_set(split, spec["source"])
-        source = {GIVEN: {spec["source"]: _regrouped(source[GIVEN][spec["source"]], rows, datasets)}}
+        labelled = _regrouped(source[GIVEN][spec["source"]], _row_set(split, spec["source"]), datasets)
+        source = {GIVEN: {spec["source"]: labelled}}
     estimates, warnings = {}, []
     for rule, sets in target.items():
-        given = estimated(estimator, source[rule][spec["source"]], sets[spec["set"]])
+        given = estimated(estimator, source[rule][spec["source"]], sets[name])
         if isinstance(given, str):
-            warnings.append(f"{spec['label']} has no estimate for {spec['set']}: {given}")
+            warnings.append(f"{spec['label']} has no estimate for {name}: {given}")
         else:
             estimates[rule] = {"accuracy": given.accuracy, "low": given.low, "high": given.high}
-            warnings += [f"{spec['label']} on {spec['set']}: {text}" for text in given.warnings]
+            warnings += [f"{spec['label']} on {name}: {text}" for text in given.warnings]
     warnings = list(dict.fromkeys(warnings))
-    about = {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}
-    return about, {"warnings": warnings}
+    return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {"warnings": warnings}
 
 
-def score(spec: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
+def score(spec: Values, place: Place) -> Done:
     """Score what the needed jobs predicted; see the module."""
-    read = [_about(place.needed[key]) for key in place.needs]
-    fitted = next((about for about in read if about["kind"] == "fit"), None)
-    said: dict[str, dict[str, Predictions]] = {}
-    for key, about in zip(place.needs, read, strict=True):
-        if about["kind"] != "estimate":
-            for rule, sets in read_predictions(place.needed[key] / "predictions.npz").items():
-                said.setdefault(rule, {}).update(sets)
-    names = {name: told for about in read for name, told in about["sets"].items()}
-    estimates = {(about["spec"]["set"], about["spec"]["label"]): about for about in read if about["kind"] == "estimate"}
-    if fitted is None:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
+    folders = [place.needed[key] for key in place.needs]
+    read = [_about(folder) for folder in folders]
+    predicted = [about for about in read if about["kind"] == "predict"]
+    estimates = [about for about in read if about["kind"] == "estimate"]
+    said = _said(folders)
+    if read[0]["kind"] == "fit":  # the report of its split, with the test sets that were predicted
+        fitted, names = read[0], {name: told for about in read for name, told in about["sets"].items()}
+        report = json.loads((folders[0] / "split.json").read_text(encoding="utf-8"))
+        for about in predicted:
+            report["sets"] |= about["split"]["sets"]
+            report["short"] |= about["split"]["short"]
+            report["warnings"] = list(dict.fromkeys([*report["warnings"], *about["warnings"]]))
+    else:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
         split, datasets = _split_of(spec)
-        names = _names(split)
+        report, names = split.report, _names(split)
         regrouped = {name: _regrouped(said[GIVEN][name], _row_set(split, name), datasets) for name in names}
         said = dict.fromkeys(spec["rules"], regrouped)
-        report = split.report
         fitted = {"status": "finished", "rules": {}, "train_shared": report["train_shared"], "warnings": report["warnings"]}
-    else:
-        report = _merged(place, read)
     (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     with suppress(OSError, ValueError):  # no number may fail by what is only looked at
         # The row's own copy: a report reads one folder a row.
-        write_exhibits(place.folder, {name: item for key in place.needs for name, item in read_exhibits(place.needed[key]).items()})
-    doubts = [text for about in read if about["kind"] == "predict" for text in about["doubts"]]
+        write_exhibits(place.folder, {name: item for folder in folders for name, item in read_exhibits(folder).items()})
+    doubts = [text for about in predicted for text in about["doubts"]]
     entries = []
     for rule, sets in said.items():
-        more = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
+        told = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
         for name, predictions in sets.items():
-            metrics = _scores(predictions, names[name])
-            metrics |= {"role": names[name]["role"], "selected_step": more["selected_step"], "ties": more["ties"]}
-            metrics |= {"doubts": [*more["doubts"], *doubts], "train_shared": fitted["train_shared"]}
-            for (set_name, label), about in estimates.items():
+            metrics = scores(predictions, names[name]["groups"], names[name]["classes"])
+            metrics |= {"role": names[name]["role"], "selected_step": told["selected_step"], "ties": told["ties"]}
+            metrics |= {"doubts": [*told["doubts"], *doubts], "train_shared": fitted["train_shared"]}
+            for about in estimates:
                 given = about["estimates"].get(rule, about["estimates"].get(GIVEN))
-                if set_name == name and given is not None:
-                    metrics |= estimate_metrics(label, given, metrics["accuracy"])
+                if about["spec"]["set"] == name and given is not None:
+                    metrics |= estimate_metrics(about["spec"]["label"], given, metrics["accuracy"])
             entries.append({"rule": rule, "set": name, "metrics": metrics})
-    result = {"status": fitted["status"], "scores": entries, "cost": _summed([about["cost"] for about in read])}
-    result["warnings"] = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
-    if "reason" in fitted:
-        result["reason"] = fitted["reason"]
-    return {}, result
+    cost = dict(read[0]["cost"])
+    for about in read[1:]:  # the cost of the first job, with the seconds that the others spent on evaluation
+        for part in ("evaluation_seconds", "total_seconds"):
+            cost[part] += about["cost"].get("evaluation_seconds", 0.0)
+    warnings = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
+    result = {"status": fitted["status"], "scores": entries, "cost": cost, "warnings": warnings}
+    return {}, {**result, "reason": fitted["reason"]} if "reason" in fitted else result
 
 
-KINDS: dict[str, Callable[[Mapping[str, Any], Place], tuple[dict[str, Any], dict[str, Any]]]] = {
-    "fit": fit,
-    "predict": predict,
-    "estimate": estimate,
-    "score": score,
-}
+KINDS: dict[str, Callable[[Values, Place], Done]] = {"fit": fit, "predict": predict, "estimate": estimate, "score": score}
 """From the kind of a job to the function that does it: what the jobs that read it are told, and its result."""
 
 
-class _Training(NamedTuple):
-    method: Method
-    split: Split
-    datasets: Mapping[str, AttributedDataset]
-    model: ModelSpec
-    settings: TrainingSettings
-    base: Mapping[str, Any] | None
+def _training(spec: Values, place: Place) -> tuple[Run, dict[str, Tensor] | None]:
+    """What a fit trains, and the weights of the base that it starts from."""
+    import torch
 
-    @classmethod
-    def of(cls, spec: Mapping[str, Any], place: Place) -> _Training:
-        import torch
+    from crosswind.training.device import own_device
+    from crosswind.training.settings import ModelSpec, TrainingSettings
 
-        from crosswind.training.device import own_device
-        from crosswind.training.settings import ModelSpec, TrainingSettings
-
-        torch.set_num_threads(int(spec["threads"]))
-        split, datasets = _split_of(spec)
-        settings = TrainingSettings(**{**spec["training"], "device": own_device(spec["training"]["device"])})
-        method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
-        model = ModelSpec(spec["model"]["name"], spec["model"]["knobs"])
-        return cls(method, split, datasets, model, settings, _base_weights(method, place))
+    torch.set_num_threads(int(spec["threads"]))
+    split, datasets = _split_of(spec)
+    settings = TrainingSettings(**{**spec["training"], "device": own_device(spec["training"]["device"])})
+    method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
+    run = (method, split, datasets, ModelSpec(spec["model"]["name"], spec["model"]["knobs"]), settings)
+    return run, _base_weights(method, place)
 
 
-def _split_of(spec: Mapping[str, Any]) -> tuple[Split, dict[str, AttributedDataset]]:
+def _split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
     return make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]), datasets
 
 
 def _row_set(split: Split, name: str) -> RowSet:
-    return split.validation[name] if name in split.validation else split.evaluation[name]
+    return {**split.validation, **split.evaluation}[name]
 
 
 def _names(split: Split) -> dict[str, dict[str, Any]]:
@@ -259,10 +248,6 @@ def _names(split: Split) -> dict[str, dict[str, Any]]:
     }
 
 
-def _scores(predictions: Predictions, names: Mapping[str, Any]) -> dict[str, Any]:
-    return scores(predictions, names["groups"], names["classes"])
-
-
 def _regrouped(said: Predictions, rows: RowSet, datasets: Mapping[str, AttributedDataset]) -> Predictions:
     """The answers for the rows of a set, with the labels and groups that the set has in this split."""
     ids = datasets[rows.source].row_ids(rows.rows)
@@ -271,31 +256,6 @@ def _regrouped(said: Predictions, rows: RowSet, datasets: Mapping[str, Attribute
     if not np.array_equal(said.ids[place], ids):
         raise InternalError("a set has rows that were not predicted, though its plan is the same")
     return Predictions(ids, rows.label, rows.group, said.answer[place], None if said.logits is None else said.logits[place])
-
-
-def _merged(place: Place, read: list[dict[str, Any]]) -> dict[str, Any]:
-    """The report of the split of a fit with the test sets that were predicted."""
-    report = next(
-        json.loads((place.needed[key] / "split.json").read_text(encoding="utf-8"))
-        for key, about in zip(place.needs, read, strict=True)
-        if about["kind"] == "fit"
-    )
-    for about in read:
-        if about["kind"] == "predict":
-            report["sets"] |= about["split"]["sets"]
-            report["short"] |= about["split"]["short"]
-            report["warnings"] = list(dict.fromkeys([*report["warnings"], *about["warnings"]]))
-    return report
-
-
-def _summed(costs: list[Mapping[str, float]]) -> dict[str, float]:
-    """The cost of the first job, with the seconds that the others spent on evaluation."""
-    first, *others = costs
-    out = dict(first)
-    for cost in others:
-        for name in ("evaluation_seconds", "total_seconds"):
-            out[name] += cost.get("evaluation_seconds", 0.0)
-    return out
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -311,12 +271,11 @@ def _from_weights(fitted: Mapping[str, Any], place: Place) -> Answer:
     files = {rule: folder / WEIGHTS.format(rule) for rule in _about(folder)["rules"]}
     if not all(path.is_file() for path in files.values()):
         raise RunError("the weights of the fit that it needs were not kept")
-    run = _Training.of(fitted, place)
-    weights = {rule: load_file(str(path)) for rule, path in files.items()}
-    return trained(run.method, run.split, run.datasets, run.model, run.settings, fitted["seed"], weights, base=run.base)
+    run, base = _training(fitted, place)
+    return trained(*run, fitted["seed"], {rule: load_file(str(path)) for rule, path in files.items()}, base=base)
 
 
-def _base_weights(method: Method, place: Place) -> dict[str, Any] | None:
+def _base_weights(method: Method, place: Place) -> dict[str, Tensor] | None:
     if method.needs.base is None or not place.needs:
         return None
     from safetensors.torch import load_file
@@ -327,7 +286,7 @@ def _base_weights(method: Method, place: Place) -> dict[str, Any] | None:
     return load_file(str(chosen))
 
 
-def _write_weights(folder: Path, trajectory: Any) -> None:
+def _write_weights(folder: Path, trajectory: Trajectory) -> None:
     from safetensors.torch import save_file
 
     for rule in trajectory.selections:
@@ -373,12 +332,14 @@ def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
 
 def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
     """Everything that a run of `store` predicted, by selection rule and set; `key` as `Store.results` gives it."""
+    return _said([artifact_folder(store.out, need) for need in store.run(key)["needs"]])
+
+
+def _said(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:
     out: dict[str, dict[str, Predictions]] = {}
-    for need in store.run(key)["needs"]:
-        folder = artifact_folder(store.out, need)
-        if _about(folder)["kind"] != "estimate":
-            for rule, sets in read_predictions(folder / "predictions.npz").items():
-                out.setdefault(rule, {}).update(sets)
+    for path in (folder / "predictions.npz" for folder in folders):
+        for rule, sets in (read_predictions(path) if path.is_file() else {}).items():
+            out.setdefault(rule, {}).update(sets)
     return out
 
 

@@ -14,19 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, import_named, load
+from crosswind.core.registry import facts, import_named
 from crosswind.core.types import Job
-from crosswind.data.attributes import spelled
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_form
-from crosswind.shifts.base import Shift, plain_number
-from crosswind.shifts.split import LAWS, parse_sampler, plan_counts
+from crosswind.shifts.split import parse_sampler, plan_counts
 from crosswind.studies.axes import MethodEntry, Point, estimators_of, methods_of, models_of, points_of
-from crosswind.studies.build import build_dataset, build_split_plan, data_values, law_parts, shift_parts
+from crosswind.studies.build import (
+    build_dataset,
+    build_split_plan,
+    data_values,
+    named_attributes,
+    spell_numbers,
+    split_values,
+    without_paths,
+)
 from crosswind.studies.claims import check_claims
-from crosswind.studies.expand import check_distinct, jobs_of, source_set, without_paths
+from crosswind.studies.expand import check_distinct, jobs_of, source_set
 from crosswind.studies.reading import find_study
-from crosswind.studies.spec import DataSpec, SetSpec, Study, load_study
+from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.studies.store import ROWS
 from crosswind.training.requirements import refuse, warnings_of
@@ -82,21 +88,12 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
     methods, estimators = methods_of(study), estimators_of(study)
-    both = next((label for label in models if label in methods and label not in trained), None)
-    if both is not None:
-        raise InputError(f"models.{both}", "has the name of a method of this study; give it another")
-    parse_sampler(study.sampler)
-    if study.reference not in methods:
-        raise unknown("reference", "method of this study", study.reference, methods)
-    if study.claims:
-        as_given = {label: MethodEntry(label, facts("models", models[label]["name"]), (), {}) for label in models.keys() - trained}
-        check_claims(study, list(points_of(study)), models, {**as_given, **methods})
+    _check_names(study, models, trained, methods)
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
     for name, spec in study.data.items():
         _check_data(datasets[name], spec, f"data.{name}")
-    fingerprints = {name: dataset.fingerprint for name, dataset in datasets.items()}
-    keyed = {name: {**without_paths(value), "fingerprint": fingerprints[name]} for name, value in values.items()}
+    keyed = {name: {**without_paths(value), "fingerprint": datasets[name].fingerprint} for name, value in values.items()}
 
     draws: list[DrawReport] = []
     jobs: list[Job] = []
@@ -105,193 +102,87 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     # A run follows these only where its study asks for them, since each may keep one more step: they are part of it.
     others_than_accuracy = [rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"]
     for point, split_seed in product(points_of(study), study.split_seed_list):
-        data = study.data[point.data]
         if isinstance(point.draw, str) and point.draw not in DRAWS:
             raise unknown(point.fields["draw"], "draw", point.draw, [*DRAWS, "a number of rows a cell", "{total: rows}"])
         if point.draw == "equal":
             if point.data not in equal:
                 equal[point.data] = _equal_rows(study, point, datasets)
             point = replace(point, draw={"total": equal[point.data]})
-        split, fields = _split_values(study, data, point, split_seed)
-        others = {item["source"] for item in split["sets"].values() if item["source"] is not None}
-        used = {name: datasets[name] for name in (point.data, *sorted(others))}
-        with _named(fields, point):
-            counts = DrawCounts(plan_counts(used, point.data, build_split_plan(split)))
-        _spell_numbers(split)
+        split, counts = _counted(study, point, split_seed, datasets)
+        spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
-        _check_selection(study, point, counts)
-        if estimators and not counts.set_rows.get(source_set({name: item.role for name, item in study.sets.items()})):
-            raise InputError(
-                "estimators", f"learn from the labels of a set of role validation with rows, and there is none ({point.title})"
-            )
+        used = {name: datasets[name] for name in _sources(split, point)}
+        _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, trained)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(counts.report((point.data, point.shift, point.size), split))
-        for text in counts.warnings:
-            warnings.setdefault(text, {})[point.title] = None
-        here = {label: _adapting(method, data, used) for label, method in methods.items() if method.at(point)}
-        own = {label: _overrides_of(method, data) for label, method in here.items()}
-        for method in here.values():
-            where = f"methods.{method.label} ({point.title})"
-            if "sampler" in own[method.label]:
-                counts.check_sampler(own[method.label]["sampler"], f"methods.{method.label}.sampler ({point.title})")
-            run_with = [label for label in trained if method.on(label)]
-            own_split = {**split, **own[method.label]}
-            for pairing in counts.pairings(
-                method, own_split, used[point.data].input, {label: trained[label] for label in run_with}
-            ):
+        told = list(counts.warnings)
+        here = {label: _in_words_of(study.data[point.data], method, used) for label, method in methods.items() if method.at(point)}
+        for label, method in here.items():
+            where = f"methods.{label} ({point.title})"
+            if "sampler" in method.overrides:
+                counts.check_sampler(method.overrides["sampler"], f"methods.{label}.sampler ({point.title})")
+            run_with = {name: model for name, model in trained.items() if method.on(name)}
+            for pairing in counts.pairings(method, {**split, **method.overrides}, used[point.data].input, run_with):
                 refuse(pairing, f"{where}:", where)
-                for text in warnings_of(pairing):
-                    warnings.setdefault(f"{method.label} {text}", {})[point.title] = None
+                told += [f"{label} {text}" for text in warnings_of(pairing)]
+        for text in told:
+            warnings.setdefault(text, {})[point.title] = None
         common = {"format": FORMAT, "data": {name: values[name] for name in used}, "main": point.data, "split": split, "threads": 1}
         if others_than_accuracy:
             common["rules"] = others_than_accuracy
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
-        jobs += jobs_of(study, point, common, common_key, models, here, own, estimators)
+        jobs += jobs_of(study, point, common, common_key, models, here, estimators)
     check_distinct(jobs)
-    told = [
+    texts = (
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
         for text, titles in warnings.items()
-    ]
-    return Plan(study, tuple(jobs), tuple(draws), tuple(told))
+    )
+    return Plan(study, tuple(jobs), tuple(draws), tuple(texts))
+
+
+def _sources(split: Mapping[str, Any], point: Point) -> list[str]:
+    """The data sets of a point: its own, then those that sets read."""
+    return [point.data, *sorted({item["source"] for item in split["sets"].values()} - {None, point.data})]
+
+
+def _counted(
+    study: Study, point: Point, split_seed: int, datasets: Mapping[str, AttributedDataset]
+) -> tuple[dict[str, Any], DrawCounts]:
+    """The split of a point as plain values, and its counts; errors name fields as the study file does."""
+    split, fields = split_values(study, point, split_seed)
+    with _named(fields, point):
+        return split, DrawCounts(
+            plan_counts({name: datasets[name] for name in _sources(split, point)}, point.data, build_split_plan(split))
+        )
 
 
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
     """The most training rows that every shift and split seed leaves in a data set, so that sizes do not differ between them."""
-    found = []
-    for shift, split_seed in product(study.shifts, study.split_seed_list):
-        under = replace(point, shift=shift, draw="all", rows=None)
-        split, fields = _split_values(study, study.data[point.data], under, split_seed)
-        with _named(fields, under):
-            found.append(plan_counts(datasets, point.data, build_split_plan(split))["train_rows"])
+    whole = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
+    found = [_counted(study, under, seed, datasets)[1].train_rows for under, seed in product(whole, study.split_seed_list)]
     return int(min(found))
 
 
-# -- splits -----------------------------------------------------------------------------------------------------------------
-
-
-def _split_values(study: Study, data: DataSpec, point: Point, split_seed: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """The split as plain values, and what errors call its parts -> where the study file has them."""
-    place = f"data.{point.data}"
-    fields = {**point.fields, "shift": f"shifts.{point.shift}"}
-    fields |= {"label": f"{place}.label", "attributes": f"{place}.attributes", "roles": f"{place}.roles"}
-    shift = shift_parts(study.shifts, point.shift, data)
-    fields |= {f"shift.{position}": path for position, (path, _) in enumerate(shift)}
-    sets = {name: _set_values(study, data, item, name, fields) for name, item in study.sets.items()}
-    # Sets for validation first: what is tested on is dealt after them, and never changes what a fit sees.
-    sets = {name: item for role in ("validation", "test") for name, item in sets.items() if item["role"] == role}
-    if not any(item["role"] == "test" for item in sets.values()):
-        raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
-    values = {
-        "label": data.label,
-        "attributes": data.attribute_names,
-        "shift": [component for _, component in shift],
-        "draw": point.draw,
-        "roles": data.roles.model_dump(),
-        "sets": sets,
-        "groups": _named_attributes(study.groups, data, "groups"),
-        "environments": _named_attributes(study.environments, data, "environments"),
-        "label_noise": point.noise,
-        "dataset_size": point.rows,
-        "sampler": study.sampler,
-        "split_seed": split_seed,
+def _in_words_of(data: DataSpec, method: MethodEntry, datasets: Mapping[str, AttributedDataset]) -> MethodEntry:
+    """The method with its attributes in the words of one data set; all data sets must have the one that it adapts by."""
+    own = {
+        key: named_attributes(value, data, f"methods.{method.label}.{key}") if key in ("groups", "environments") else value
+        for key, value in method.overrides.items()
     }
-    if study.overlap != "refused":  # else not named at all, so that the keys of other studies stay what they were
-        values["overlap"] = study.overlap
-    return values, fields
-
-
-def _spell_numbers(split: dict[str, Any]) -> None:
-    """Spell every number of a split in one way, so that runs that are the same have the same key."""
-    split["roles"] |= {name: plain_number(split["roles"][name]) for name in ("test", "validation")}
-    if isinstance(split["label_noise"], Mapping) and "rate" in split["label_noise"]:
-        split["label_noise"] = {**split["label_noise"], "rate": plain_number(split["label_noise"]["rate"])}
-    laws = [split["shift"], *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list))]
-    for component in (component for law in laws for component in law):
-        kind: type[Shift] = load("shifts", component["type"])
-        for name in component.keys() & set(kind.numbers):
-            number = plain_number(component[name])
-            component[name] = number if name == "counterexamples" else _whole(number)
-    for place in (split, *split["sets"].values()):
-        if isinstance(place["draw"], Mapping):
-            place["draw"] = {mode: _whole(plain_number(value)) for mode, value in place["draw"].items()}
-        else:
-            place["draw"] = _whole(place["draw"])
-
-
-def _whole(value: Any) -> Any:
-    """3 for 3.0, where the two mean the same; counterexamples are rows for one and a share for the other."""
-    if isinstance(value, Mapping):
-        return {key: _whole(item) for key, item in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _set_values(study: Study, data: DataSpec, item: SetSpec, name: str, fields: dict[str, str]) -> dict[str, Any]:
-    law: Any = item.law
-    path = f"sets.{name}"
-    if item.source is not None and item.source not in study.data:
-        raise unknown(f"{path}.source", "data set", item.source, study.data)
-    if law != "train" and (not isinstance(law, str) or law not in LAWS or law in study.shifts):
-        if law == "uniform" and "uniform" not in study.shifts:
-            law = []
-        elif isinstance(law, str):
-            parts = shift_parts(study.shifts, law, data) if law in study.shifts else _law_error(study, name, law)
-            law = [component for _, component in parts]
-            fields |= {f"{path}.law.{position}": where for position, (where, _) in enumerate(parts)}
-        else:
-            parts = law_parts(law, study.shifts, data, f"{path}.law")
-            law = [component for _, component in parts]
-            fields |= {f"{path}.law.{position}": where for position, (where, _) in enumerate(parts)}
-    labels = None if item.labels is None else {key: None if to is None else spelled(to) for key, to in item.labels.items()}
-    return {"role": item.role, "law": law, "draw": item.draw, "source": item.source, "labels": labels}
-
-
-def _law_error(study: Study, name: str, law: str) -> Any:
-    raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
-
-
-def _named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> list[str] | None:
-    """The attributes that `groups` or `environments` name, slots resolved."""
-    if names is None:
-        return None
-    found = []
-    for name in names:
-        attribute = data.slots.get(name, name)
-        if attribute not in data.attribute_names:
-            raise unknown(path, "attribute of this study", name, [*data.slots, *data.attribute_names])
-        if attribute in found:
-            raise InputError(path, f"names {name!r} twice")
-        found.append(attribute)
-    return found
-
-
-def _overrides_of(method: MethodEntry, data: DataSpec) -> dict[str, Any]:
-    """What a method's entry sets for itself, in the words of one data set."""
-    own = dict(method.overrides)
-    for key in ("groups", "environments"):
-        if key in own:
-            own[key] = _named_attributes(own[key], data, f"methods.{method.label}.{key}")
-    return own
-
-
-def _adapting(method: MethodEntry, data: DataSpec, datasets: Mapping[str, AttributedDataset]) -> MethodEntry:
-    """The method with the attribute that it adapts by in the words of one data set; every set must have that attribute."""
     knob = "" if method.facts.needs is None else method.facts.needs.adapts
-    if not knob:
-        return method
     points = []
     for label, knobs, training in method.points:
-        name = knobs[knob]
-        if name is not None:
-            name = data.slots.get(name, name)
+        if knob and knobs[knob] is not None:
+            knobs = {**knobs, knob: data.slots.get(knobs[knob], knobs[knob])}
             for dataset in datasets.values():
-                dataset.attribute(name, f"methods.{method.label}.{knob}")
-        points.append((label, {**knobs, knob: name}, training))
-    return replace(method, points=tuple(points))
+                dataset.attribute(knobs[knob], f"methods.{method.label}.{knob}")
+        points.append((label, knobs, training))
+    return replace(method, overrides=own, points=tuple(points))
 
 
 @contextmanager
@@ -301,44 +192,56 @@ def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
         yield
     except InputError as error:
         words = error.field.split(".")
-        for end in range(len(words), 0, -1):
-            head = ".".join(words[:end])
-            if head in fields:
-                place = ".".join([fields[head], *words[end:]])
-                about = f" ({point.title})" if head in ("draw", "dataset_size") else ""
-                raise InputError(place, error.problem + about, error.choices) from None
-        if words[0] == "sets" and words[-1] == "law":  # one set serves all shifts, and may be empty under one of them
-            raise InputError(error.field, f"{error.problem} ({point.title})", error.choices) from None
-        raise
+        heads = (".".join(words[:end]) for end in range(len(words), 0, -1))
+        head = next((head for head in heads if head in fields), "")
+        place = fields[head] + error.field[len(head) :] if head else error.field
+        # One set serves all shifts, and may be empty under one of them.
+        of_point = head in ("draw", "dataset_size") or not head and words[0] == "sets" and words[-1] == "law"
+        raise InputError(place, error.problem + (f" ({point.title})" if of_point else ""), error.choices) from None
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------------------
+
+
+def _check_names(study: Study, models: Mapping[str, Any], trained: Mapping[str, Any], methods: Mapping[str, MethodEntry]) -> None:
+    given = models.keys() - trained
+    for label in models:
+        if label in methods and label in given:
+            raise InputError(f"models.{label}", "has the name of a method of this study; give it another")
+    parse_sampler(study.sampler)
+    if study.reference not in methods:
+        raise unknown("reference", "method of this study", study.reference, methods)
+    if study.claims:
+        as_given = {label: MethodEntry(label, facts("models", models[label]["name"]), (), {}, {}) for label in given}
+        check_claims(study, list(points_of(study)), models, {**as_given, **methods})
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
-    names = [item.name for item in dataset.schema]
-    if spec.label not in names:
-        raise unknown(f"{path}.label", "attribute", spec.label, names)
-    seen: set[str] = set()
-    for name in spec.attribute_names:
+    names, listed = [item.name for item in dataset.schema], spec.attribute_names
+    official = [] if spec.roles.official is None else [("roles.official.column", spec.roles.official.column)]
+    for where, name in [("label", spec.label), *(("attributes", name) for name in listed), *official]:
         if name not in names:
-            raise unknown(f"{path}.attributes", "attribute", name, names)
-        if name == spec.label:
-            raise InputError(f"{path}.attributes", f"{name!r} is the label, so it cannot be an attribute of a shift too")
-        if name in seen:
+            raise unknown(f"{path}.{where}", "attribute", name, names)
+    if spec.label in listed:
+        raise InputError(f"{path}.attributes", f"{spec.label!r} is the label, so it cannot be an attribute of a shift too")
+    for place, name in enumerate(listed):
+        if name in listed[:place]:
             raise InputError(f"{path}.attributes", f"names {name!r} twice")
-        seen.add(name)
     if len(dataset.attribute(spec.label, f"{path}.label").values) < 2:
         raise InputError(f"{path}.label", f"{spec.label!r} has one value, so there is nothing to classify")
-    if spec.roles.official is not None and spec.roles.official.column not in names:
-        raise unknown(f"{path}.roles.official.column", "attribute", spec.roles.official.column, names)
 
 
-def _check_selection(study: Study, point: Point, counts: DrawCounts) -> None:
-    """Refuse a rule whose validation set is not there: nothing would be scored."""
+def _check_selection(study: Study, point: Point, counts: DrawCounts, estimates: bool) -> None:
+    """Refuse a rule whose validation set is not there, so that nothing would be scored, and estimators without one."""
     for rule in study.selection:
-        if rule == "last" or counts.set_rows.get(name := RULES[rule].set):
-            continue
-        if name not in study.sets or study.sets[name].role != "validation":
-            raise InputError("selection", f"{rule} reads a set {name!r} of role validation, and 'sets' has none", ["last"])
-        raise InputError("selection", f"{rule} reads the set {name!r}, which has no rows ({point.title})", ["last"])
+        name = "" if rule == "last" else RULES[rule].set
+        if name and not counts.set_rows.get(name):
+            if name not in study.sets or study.sets[name].role != "validation":
+                raise InputError("selection", f"{rule} reads a set {name!r} of role validation, and 'sets' has none", ["last"])
+            raise InputError("selection", f"{rule} reads the set {name!r}, which has no rows ({point.title})", ["last"])
+    if estimates and not counts.set_rows.get(source_set({name: item.role for name, item in study.sets.items()})):
+        problem = "learn from the labels of a set of role validation with rows, and there is none"
+        raise InputError("estimators", f"{problem} ({point.title})")
 
 
 def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]) -> None:
@@ -346,20 +249,10 @@ def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapp
     ours = used[main].input
     for name, dataset in used.items():
         theirs = dataset.input
-        if ours is None or theirs is None or theirs == ours:
-            continue
-        if (ours.kind, theirs.kind) != ("image", "image"):
-            raise InputError(f"data.{name}", f"{theirs} cannot be tested by a model trained on the {ours} of {main!r}")
-        if ours.shape[2] != theirs.shape[2]:
-            channels = theirs.shape[2], ours.shape[2]
-            raise InputError(
-                f"data.{name}",
-                f"images of {channels[0]} channels cannot be tested by a model trained on the {channels[1]} of {main!r}",
-            )
-        sizes = ["{} x {}".format(*item.shape[:2]) for item in (theirs, ours)]
-        raise InputError(
-            f"data.{name}.options.size", f"images of {sizes[0]} cannot be tested by a model trained on the {sizes[1]} of {main!r}"
-        )
+        if ours is not None and theirs is not None and theirs != ours:
+            sizes = ours.kind == theirs.kind == "image" and ours.shape[2] == theirs.shape[2]
+            path = f"data.{name}.options.size" if sizes else f"data.{name}"
+            raise InputError(path, f"{theirs} cannot be tested by a model trained on the {ours} of {main!r}")
     derived = used[main].derived
     for label, model in models.items():
         form = facts("models", model["name"]).built

@@ -1,4 +1,4 @@
-"""The study file: its fields, their types and meanings, and the sentence for each thing that can be wrong with one.
+"""The study file: its fields, their types and meanings.
 
 A study says which data, shifts, sizes, models, methods and seeds; their product are its runs. It is read here and checked as
 far as that goes without touching data; `crosswind.studies.plan` checks the rest and makes the runs.
@@ -18,11 +18,21 @@ from crosswind.training.selection import RULES
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
 Fractional = Annotated[str, Field(pattern=r"^[0-9]+/[0-9]+$", description="a share as a fraction, such as 1/3")]
+Rows = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional
+Seed = Annotated[int, Field(ge=0, lt=2**62)]
 Value = str | int | float | bool
+# A folded YAML text ends with a line break, which tables would show as a sign for what cannot be printed.
+Line = Annotated[str, BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value)]
+Named = list[str] | dict[Name, dict[str, Any] | None]
 if TYPE_CHECKING:
     RuleName = str
 else:
     RuleName = Literal[(*RULES, "last")]
+
+
+def _is(default: Any, meaning: str, **bounds: Any) -> Any:
+    """A field with what it means; a default of `...` is none."""
+    return Field(default, description=meaning, **bounds)
 
 
 class _Strict(BaseModel):
@@ -32,218 +42,176 @@ class _Strict(BaseModel):
 class OfficialSpec(_Strict):
     """Roles given by a column of the source instead of dealt."""
 
-    column: str = Field(description="the attribute that holds each row's official role")
-    train: list[Value] = Field(description="its values whose rows are for training")
-    test: list[Value] = Field(description="its values whose rows are for testing")
-    validation: list[Value] | None = Field(
-        default=None, description="its values whose rows are for validation; left out: dealt from the training rows"
-    )
+    column: str = _is(..., "the attribute that holds each row's official role")
+    train: list[Value] = _is(..., "its values whose rows are for training")
+    test: list[Value] = _is(..., "its values whose rows are for testing")
+    validation: list[Value] | None = _is(None, "its values for validation; left out: dealt from the training rows")
 
 
 class RolesSpec(_Strict):
     """How the rows of each finest cell are dealt to test, validation and training."""
 
-    test: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional | None = Field(
-        default=None,
-        description="rows of each cell for testing, or a share between 0 and 1; left out: a fifth, or all official test rows",
-    )
-    validation: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional = Field(
-        default=0.2, description="rows a cell, or the share of training and validation together"
-    )
-    official: OfficialSpec | None = Field(default=None, description="the source's own split, which wins over dealing")
+    test: Rows | None = _is(None, "rows of each cell for testing, or a share below 1; left out: a fifth, or all official test rows")
+    validation: Rows = _is(0.2, "rows a cell, or the share of training and validation together")
+    official: OfficialSpec | None = _is(None, "the source's own split, which wins over dealing")
 
 
 class DeriveSpec(_Strict):
     """An attribute made by a transform: every base row under every value."""
 
-    name: Name = Field(description="the name of the new attribute")
-    transform: str = Field(description="a transform (crosswind list transforms)")
-    values: dict[Name, dict[str, Any] | None] = Field(
-        min_length=1, description="value name -> settings of the transform; null leaves the image as it is"
+    name: Name = _is(..., "the name of the new attribute")
+    transform: str = _is(..., "a transform (crosswind list transforms)")
+    values: dict[Name, dict[str, Any] | None] = _is(
+        ..., "value name -> settings of the transform; null leaves the image as it is", min_length=1
     )
-    mode: Literal["fixed", "per-visit"] = Field(
-        default="fixed", description="fixed: one value a row; per-visit: drawn anew each time training visits the row"
+    mode: Literal["fixed", "per-visit"] = _is(
+        "fixed", "fixed: one value a row; per-visit: drawn anew each time training visits the row"
     )
 
 
 class ClustersSpec(_Strict):
     """An attribute made by clustering given features of the rows, such as a network's: values 0 to k-1, the largest first."""
 
-    features: str = Field(description="npy file of numbers [rows, d], a row for each of the source's, in its order")
-    k: Annotated[int, Field(ge=2)] = Field(description="the number of clusters")
-    name: Name = Field(default="cluster", description="the name of the new attribute")
-    within: str | None = Field(default=None, description="attribute whose values are clustered apart, such as the label")
-    fit: dict[str, list[Value]] = Field(
-        default={}, description="attribute -> values of the rows that centres are found on; left out: all rows"
+    features: str = _is(..., "npy file of numbers [rows, d], a row for each of the source's, in its order")
+    k: int = _is(..., "the number of clusters", ge=2)
+    name: Name = _is("cluster", "the name of the new attribute")
+    within: str | None = _is(None, "attribute whose values are clustered apart, such as the label")
+    fit: dict[str, list[Value]] = _is({}, "attribute -> values of the rows to find centres on; left out: all rows")
+    algorithm: Literal["kmeans", "minibatch"] = _is("kmeans", "minibatch is faster on many rows")
+    scale: Literal["none", "standard", "unit"] = _is(
+        "none", "standard: every feature has mean 0, variance 1; unit: every row has length 1"
     )
-    algorithm: Literal["kmeans", "minibatch"] = Field(default="kmeans", description="minibatch is faster on many rows")
-    scale: Literal["none", "standard", "unit"] = Field(
-        default="none", description="standard: every feature has mean 0 and variance 1; unit: every row has length 1"
-    )
-    components: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="principal components to cluster; left out: the features themselves"
-    )
-    starts: Annotated[int, Field(ge=1)] = Field(default=3, description="beginnings, of which the best is taken")
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="of the beginnings")
+    components: Annotated[int, Field(ge=1)] | None = _is(None, "principal components to cluster; left out: the features themselves")
+    starts: int = _is(3, "beginnings, of which the best is taken", ge=1)
+    seed: int = _is(0, "of the beginnings", ge=0)
 
 
 class DataSpec(_Strict):
     """One data set of a study."""
 
-    source: str = Field(description="a source (crosswind list sources)")
-    options: dict[str, Any] = Field(default={}, description="settings of the source (crosswind show source NAME)")
-    label: str = Field(description="the attribute that is to be predicted")
-    attributes: list[str] | dict[Name, str] = Field(
-        description="the attributes that shifts act on; or slot -> attribute, so that one shift serves several data sets"
+    source: str = _is(..., "a source (crosswind list sources)")
+    options: dict[str, Any] = _is({}, "settings of the source (crosswind show source NAME)")
+    label: str = _is(..., "the attribute that is to be predicted")
+    attributes: list[str] | dict[Name, str] = _is(
+        ..., "what shifts act on; or slot -> attribute, so that one shift serves several data sets"
     )
     clusters: ClustersSpec | None = None
-    keep: dict[str, list[Value]] = Field(default={}, description="attribute -> the values to keep; other rows are left out")
-    roles: RolesSpec = RolesSpec()
-    unit: str | None = Field(default=None, description="attribute whose rows may never straddle roles (a patient, a video)")
+    keep: dict[str, list[Value]] = _is({}, "attribute -> the values to keep; other rows are left out")
+    roles: RolesSpec = RolesSpec.model_validate({})
+    unit: str | None = _is(None, "attribute whose rows may never straddle roles (a patient, a video)")
     derive: DeriveSpec | None = None
-
-    @property
-    def attribute_names(self) -> list[str]:
-        """The attributes in order, slots resolved."""
-        return list(self.attributes.values()) if isinstance(self.attributes, dict) else list(self.attributes)
 
     @property
     def slots(self) -> dict[str, str]:
         """Slot -> attribute; empty where attributes are a plain list."""
         return dict(self.attributes) if isinstance(self.attributes, dict) else {}
 
+    @property
+    def attribute_names(self) -> list[str]:
+        """The attributes in order, slots resolved."""
+        return list(self.slots.values() or self.attributes)
+
 
 class SetSpec(_Strict):
     """A named set of rows to validate or to evaluate on."""
 
-    role: Literal["validation", "test"] = Field(description="which role's rows it draws from")
-    law: str | dict[str, Any] | list[Any] = Field(
-        default="uniform",
-        description="'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
+    role: Literal["validation", "test"] = _is(..., "which role's rows it draws from")
+    law: str | dict[str, Any] | list[Any] = _is(
+        "uniform",
+        "'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
         "'unseen' (what training leaves out), 'uniform', a shift or the name of one of ours",
     )
-    draw: Any = Field(
-        default=None, description="all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share"
-    )
-    source: str | None = Field(default=None, description="another data set of this study")
-    labels: dict[str, Value | None] | None = Field(
-        default=None, description="that data set's classes -> ours; null leaves a class out"
-    )
+    draw: Any = _is(None, "all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share")
+    source: str | None = _is(None, "another data set of this study")
+    labels: dict[str, Value | None] | None = _is(None, "that data set's classes -> ours; null leaves a class out")
 
 
 class Search(_Strict):
     """How many points of its settings every method tries, drawn at random."""
 
-    points: Annotated[int, Field(ge=1, le=10_000)] = Field(description="points of every method")
-    seed: Annotated[int, Field(ge=0, lt=2**62)] = Field(default=0, description="of the draws")
-
-
-def _one_line(value: Any) -> Any:
-    # A folded YAML text ends with a line break, which tables would show as a sign for what cannot be printed.
-    return " ".join(value.split()) if isinstance(value, str) else value
+    points: int = _is(..., "points of every method", ge=1, le=10_000)
+    seed: Seed = _is(0, "of the draws")
 
 
 class ModelSide(_Strict):
     """One side of a claim that names its model too, so that two models can be compared."""
 
-    method: str = Field(description="a method of this study, by its label")
-    model: str | None = Field(default=None, description="a model of this study, by its label; left out: the claim's")
+    method: str = _is(..., "a method of this study, by its label")
+    model: str | None = _is(None, "a model of this study, by its label; left out: the claim's")
 
 
 class Claim(_Strict):
     """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
 
-    text: Annotated[str, BeforeValidator(_one_line)] = Field(
-        min_length=1, max_length=500, description="the claim in words, and whose it is"
-    )
-    better: str | ModelSide = Field(description="the method that is claimed to be better, or {method, model}")
-    than: str | ModelSide | None = Field(default=None, description="the other side; left out: the reference of the study")
-    data: str | None = Field(default=None, description="the data set; left out: each")
-    shift: str | None = Field(default=None, description="the shift; left out: each")
-    size: str | None = Field(default=None, description="the size, as tables name it; left out: each")
-    model: str | None = Field(default=None, description="the model of sides that name none; left out: each")
-    set: str = Field(default="test", description="the set of role test that is scored")
-    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = Field(default="accuracy", description="the score")
-    rule: str | None = Field(
-        default=None,
-        description="the rule of 'selection' that picks step and point; left out: its first by the metric, or its first",
+    text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
+    better: str | ModelSide = _is(..., "the method that is claimed to be better, or {method, model}")
+    than: str | ModelSide | None = _is(None, "the other side; left out: the reference of the study")
+    data: str | None = _is(None, "the data set; left out: each")
+    shift: str | None = _is(None, "the shift; left out: each")
+    size: str | None = _is(None, "the size, as tables name it; left out: each")
+    model: str | None = _is(None, "the model of sides that name none; left out: each")
+    set: str = _is("test", "the set of role test that is scored")
+    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = _is("accuracy", "the score")
+    rule: str | None = _is(
+        None, "the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
     )
 
 
 class Study(_Strict):
     """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and seeds."""
 
-    name: Name = Field(default="study", description="the name under which the store keeps it; the file's name by default")
-    about: str = Field(default="", description="what the study shows, its expected time and numbers")
-    data: dict[Name, DataSpec] = Field(min_length=1, description="name -> data set")
-    shifts: dict[Name, Any] = Field(
+    name: Name = _is("study", "the name under which the store keeps it; the file's name by default")
+    about: str = _is("", "what the study shows, its expected time and numbers")
+    data: dict[Name, DataSpec] = _is(..., "name -> data set", min_length=1)
+    shifts: dict[Name, Any] = _is(
+        ..., "name -> a shift, a list of shifts that act together, or names of other shifts; [] is none", min_length=1
+    )
+    sizes: dict[Name, Any] = _is(
+        {"equal": "equal"},
+        "name -> equal, all, training rows a cell, {total: rows}, or data -> shift -> one of these",
         min_length=1,
-        description="name -> a shift, a list of shifts that act together, or names of other shifts of this study; [] is none",
     )
-    sizes: dict[Name, Any] = Field(
-        default={"equal": "equal"},
+    sets: dict[Name, SetSpec] = _is(
+        {role: SetSpec.model_validate({"role": role, "law": law}) for role, law in (("validation", "train"), ("test", "uniform"))},
+        "validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
+    )
+    groups: list[str] | None = _is(None, "attributes that make groups with the label; default: the shift's")
+    environments: list[str] | None = _is(None, "attributes that make environments; default: the shift's")
+    sampler: str | dict[str, float] = _is("uniform", "uniform, reweight, balanced or {mixture: share of the supplements}")
+    label_noise: float | list[float | dict[str, Any]] | dict[str, Any] = _is(
+        0.0, "share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point"
+    )
+    dataset_size: int | list[int] | None = _is(None, "training rows in all, by the shift's weights; each of a list is a point")
+    models: Named = _is(["resnet-w16"], "models, with settings if any")
+    methods: Named = _is(
+        ["erm"], "methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too"
+    )
+    estimators: Named = _is([], "estimators of accuracy without labels, with settings if any; asked for every test set")
+    training: dict[str, Any] = _is({}, "settings of the training loop (crosswind show training); a list of values is a grid")
+    search: Search | None = _is(None, "points of its settings and of the loop's that every method tries, drawn at random")
+    selection: list[RuleName] = _is(
+        ["best-id"],
+        "which step is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
         min_length=1,
-        description="name -> how training rows are drawn: equal, all, rows a cell, {total: n}, or data -> shift -> one of these",
     )
-    sets: dict[Name, SetSpec] = Field(
-        default={"validation": SetSpec(role="validation", law="train", draw=None), "test": SetSpec(role="test", law="uniform")},
-        description="validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
+    reference: str = _is("erm", "the method that others are compared with")
+    claims: list[Claim] = _is([], "what the study claims; its report judges all together")
+    seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Seed] = _is(
+        3, "a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"
     )
-    groups: list[str] | None = Field(default=None, description="attributes that make groups with the label; default: the shift's")
-    environments: list[str] | None = Field(default=None, description="attributes that make environments; default: the shift's")
-    sampler: str | dict[str, float] = Field(
-        default="uniform", description="uniform, reweight, balanced or {mixture: share of the supplements}"
+    split_seed: Seed = _is(0, "deals rows to roles, test rows too; the same for all runs")
+    split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Seed] | None = _is(
+        None, "several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed"
     )
-    label_noise: float | list[float | dict[str, Any]] | dict[str, Any] = Field(
-        default=0.0,
-        description="share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point",
+    multiplicity: Literal["holm", "fdr", "none"] = _is(
+        "holm", "what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none"
     )
-    dataset_size: int | list[int] | None = Field(
-        default=None, description="training rows in all, by the shift's weights; a list makes one study point each"
+    overlap: Literal["refused", "allowed"] = _is(
+        "refused", "pictures that train and that an official split or another data set tests on: refused, or kept in the test"
     )
-    models: list[str] | dict[Name, dict[str, Any] | None] = Field(
-        default=["resnet-w16"], description="models, with settings if any"
-    )
-    methods: list[str] | dict[Name, dict[str, Any] | None] = Field(
-        default=["erm"],
-        description="methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too",
-    )
-    estimators: list[str] | dict[Name, dict[str, Any] | None] = Field(
-        default=[], description="estimators of accuracy without labels, with settings if any; asked for every test set"
-    )
-    training: dict[str, Any] = Field(
-        default={}, description="settings of the training loop (crosswind show training); a list of values is a grid"
-    )
-    search: Search | None = Field(
-        default=None, description="points of its settings and of the loop's that every method tries, drawn at random"
-    )
-    selection: list[RuleName] = Field(
-        default=["best-id"],
-        min_length=1,
-        description="which step's model is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
-    )
-    reference: str = Field(default="erm", description="the method that others are compared with")
-    claims: list[Claim] = Field(default=[], description="what the study claims; its report judges all together")
-    seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] = Field(
-        default=3, description="a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"
-    )
-    split_seed: int = Field(default=0, ge=0, lt=2**62, description="deals rows to roles, test rows too; the same for all runs")
-    split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Annotated[int, Field(ge=0, lt=2**62)]] | None = Field(
-        default=None, description="several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed"
-    )
-    multiplicity: Literal["holm", "fdr", "none"] = Field(
-        default="holm",
-        description="what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none",
-    )
-    overlap: Literal["refused", "allowed"] = Field(
-        default="refused",
-        description="pictures that train and that an official split or another data set tests on: refused, or kept in the test",
-    )
-    keep: Literal["none", "selected", "all"] = Field(default="none", description="which weights are kept")
-    time_limit: float | None = Field(default=None, gt=0, description="seconds that one run may take")
-    scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = Field(
-        default={}, description="overlays chosen by --scale; null takes a key out"
-    )
+    keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
+    time_limit: float | None = _is(None, "seconds that one run may take", gt=0)
+    scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = _is({}, "overlays chosen by --scale; null takes a key out")
 
     @field_validator("seeds", "split_seeds")
     @classmethod
@@ -263,7 +231,7 @@ class Study(_Strict):
     @field_validator("models", "methods", "label_noise", "dataset_size")
     @classmethod
     def _at_least_one(cls, value: Any) -> Any:
-        if isinstance(value, list | dict) and not value:
+        if value in ([], {}):
             raise PydanticCustomError("too_short", "must not be empty")
         return value
 
@@ -275,9 +243,8 @@ class Study(_Strict):
     @property
     def split_seed_list(self) -> list[int]:
         """The split seeds, written out."""
-        if self.split_seeds is None:
-            return [self.split_seed]
-        return list(range(self.split_seeds)) if isinstance(self.split_seeds, int) else list(self.split_seeds)
+        several = [self.split_seed] if self.split_seeds is None else self.split_seeds
+        return list(range(several)) if isinstance(several, int) else list(several)
 
 
 def load_study(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Study:
@@ -294,22 +261,17 @@ def study_from(
 ) -> Study:
     """A study from plain values. `where` names the file in errors."""
     merged = dict(values)
-    overlays = merged.get("scales")
     if scale is not None:
         if scale not in SCALES:
             raise InputError("--scale", f"unknown scale {scale!r}", SCALES)
-        if not isinstance(overlays, Mapping) or scale not in overlays:
-            there = [str(key) for key in overlays] if isinstance(overlays, Mapping) else []
-            raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", there)
-        if not isinstance(overlays[scale], Mapping):
+        overlays = merged.get("scales")
+        known = overlays if isinstance(overlays, Mapping) else {}
+        if scale not in known:
+            raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", known)
+        if not isinstance(known[scale], Mapping):
             raise InputError(f"{where}: scales.{scale}", "must be a mapping of the fields that this scale changes")
-        merged = merge(merged, overlays[scale])
-    merged = apply_settings(merged, settings)
-    merged.setdefault("name", name)
-    if "data" not in merged:
-        raise InputError(f"{where}: data", "is missing; a study needs at least one data set")
-    if "shifts" not in merged:
-        raise InputError(f"{where}: shifts", "is missing; a study needs at least one shift ([] is none)")
+        merged = merge(merged, known[scale])
+    merged = {"name": name, **apply_settings(merged, settings)}
     study = _validated(merged, where)
     for other, overlay in study.scales.items():
         # A slip in an overlay should not wait for the day when it is used.
@@ -330,6 +292,4 @@ def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a study file, for editors."""
     schema = Study.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "Crosswind study"
-    return schema
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Crosswind study"}

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
 from crosswind.core.types import InputSpec
-from crosswind.shifts.base import Cells
+from crosswind.shifts.base import Cells, parse_shift
 from crosswind.shifts.split import parse_sampler
-from crosswind.studies.build import build_shift
+from crosswind.studies.axes import MethodEntry
 from crosswind.training.requirements import Pairing
 from crosswind.training.settings import ModelSpec, TrainingSettings
-
-if TYPE_CHECKING:
-    from crosswind.studies.axes import MethodEntry
 
 Sampler: TypeAlias = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class DrawReport:
-    """What one shift does to one data set at one size: counts of rows, planned without drawing them."""
+    """What one shift does to one data set at one size: counts of rows, planned without drawing them.
+
+    `train_shared`: the share of the training rows that two seeds are expected to share. `cells`: the training rows of every cell
+    that has any. `matching`: for each spurious correlation the values that go with each class.
+    """
 
     source: str
     shift: str
@@ -34,25 +35,13 @@ class DrawReport:
     validation_rows: int
     test_rows: int
     train_shared: float
-    """The share of the training rows that two seeds are expected to share."""
-    cells: Mapping[str, int]
-    matching: Mapping[str, Mapping[str, list[str]]]
-    warnings: tuple[str, ...]
+    cells: dict[str, int]
+    matching: dict[str, dict[str, list[str]]]
+    warnings: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; `cells` maps every cell that is trained on to its rows."""
-        return {
-            "source": self.source,
-            "shift": self.shift,
-            "size": self.size,
-            "train_rows": self.train_rows,
-            "validation_rows": self.validation_rows,
-            "test_rows": self.test_rows,
-            "train_shared": self.train_shared,
-            "cells": dict(self.cells),
-            "matching": {name: dict(pairs) for name, pairs in self.matching.items()},
-            "warnings": list(self.warnings),
-        }
+        """As plain values."""
+        return asdict(self)
 
 
 class DrawCounts:
@@ -69,34 +58,28 @@ class DrawCounts:
         self.set_rows: Mapping[str, int] = told["sets"]
         self.follow: Sequence[str] = told["follow"]
         self.warnings: list[str] = told["warnings"]
-        self.notes: list[str] = told["notes"]
         self.test_cells: NDArray[np.float64] | None = told["test_cells"]
         self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
         self.pictures: str | None = told["pictures"]
         self.defaults = {True: told["groups"], False: told["environments"]}
 
-    def by_name(self) -> dict[str, int]:
-        """Training rows of every cell that has any."""
-        flat = self.counts.ravel()
-        return {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
-
     def together(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform") -> NDArray[np.float64]:
         """Training rows, of values drawn at every visit those expected, by label (axis 0) and by the cells of the named attributes
         (axis 1); None is the default. Without those that the sampler never draws."""
-        axes = self._axes(names, with_label)
-        other = tuple(axis for axis in range(1, self.visits.ndim) if axis not in axes)
-        found: NDArray[np.float64] = self._drawn(sampler).sum(axis=other).reshape(self.visits.shape[0], -1)
+        visits, axes = self._drawn(sampler), self._axes(names, with_label)
+        other = tuple(axis for axis in range(1, visits.ndim) if axis not in axes)
+        found: NDArray[np.float64] = visits.sum(axis=other).reshape(visits.shape[0], -1)
         return found
 
     def undrawn(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler) -> list[str]:
         """The groups (with the label) or environments (without) that have training rows of which the sampler never draws one."""
-        there, drawn = self.together(names, with_label), self.together(names, with_label, sampler)
-        left = (there > 0) & ~(drawn > 0) if with_label else ((there.sum(axis=0) > 0) & ~(drawn.sum(axis=0) > 0))[None]
-        chosen = [0] * with_label + sorted(self._axes(names, with_label))
-        axes = [self.study_cells.axes[axis] for axis in chosen]
+        there, drawn = (self.together(names, with_label, each) for each in ("uniform", sampler))
+        if not with_label:
+            there, drawn = there.sum(axis=0), drawn.sum(axis=0)
+        axes = [self.study_cells.axes[axis] for axis in [0] * with_label + sorted(self._axes(names, with_label))]
         if not axes:  # no attributes, so one environment, which has no name
             return []
-        codes = np.unravel_index(np.flatnonzero(left), [len(axis.values) for axis in axes])
+        codes = np.unravel_index(np.flatnonzero((there > 0) & ~(drawn > 0)), [len(axis.values) for axis in axes])
         return [
             ", ".join(f"{axis.name}={axis.values[code]}" for axis, code in zip(axes, cell, strict=True))
             for cell in zip(*codes, strict=True)
@@ -118,11 +101,10 @@ class DrawCounts:
 
     def check_sampler(self, sampler: Sampler, field: str) -> None:
         """Refuse a sampler that the drawn rows cannot serve, as drawing them would."""
-        if sampler == "reweight":
-            if self.test_cells is None:
-                raise InputError(field, "reweight needs a set of role test over the cells of the study")
-            if not self._drawn(sampler).any():
-                raise InputError(field, "reweight finds no training row in a cell that the test law allows")
+        if sampler == "reweight" and self.test_cells is None:
+            raise InputError(field, "reweight needs a set of role test over the cells of the study")
+        if sampler == "reweight" and not self._drawn(sampler).any():
+            raise InputError(field, "reweight finds no training row in a cell that the test law allows")
         if isinstance(sampler, Mapping) and not (self._origins[0].any() and self._origins[1:].any()):
             raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
 
@@ -133,30 +115,29 @@ class DrawCounts:
 
         `given`: a row of the data; `models`: name and knobs of the models that it is run with, by label.
         """
-        needs = method.facts.needs
+        needs, groups, environments, sampler = (method.facts.needs, *(split[key] for key in ("groups", "environments", "sampler")))
         if needs is None:
             return
-        chosen = self.defaults[False] if split["environments"] is None else split["environments"]
+        chosen = self.defaults[False] if environments is None else environments
         tables = [self.together(names, with_label=False) for names in (chosen, *([name] for name in chosen))]
-        drawn = self.together(split["groups"], with_label=True, sampler=split["sampler"])
         shared: dict[str, Any] = {
             "environment_rows": tables[0].sum(axis=0).tolist(),
-            "group_rows": drawn.ravel().tolist(),
+            "group_rows": self.together(groups, True, sampler).ravel().tolist(),
             "environment_tables": tables,
-            "group_table": self.together(split["groups"], with_label=True),
-            "sampler": split["sampler"] if isinstance(split["sampler"], str) else "mixture",
-            "undrawn_environments": self.undrawn(split["environments"], False, split["sampler"]),
-            "undrawn_groups": self.undrawn(split["groups"], True, split["sampler"]),
+            "group_table": self.together(groups, True),
+            "sampler": sampler if isinstance(sampler, str) else "mixture",
+            "undrawn_environments": self.undrawn(environments, False, sampler),
+            "undrawn_groups": self.undrawn(groups, True, sampler),
             "input": given,
             "models": {label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()},
             "attributes": split["attributes"],
         }
         for _, knobs, training in method.points:
             steps = TrainingSettings(**training).longest(self.train_rows)
-            lots = self.smallest_lot(knobs[needs.adapts]) if needs.adapts else None
+            lots = self._smallest_lot(knobs[needs.adapts]) if needs.adapts else None
             yield Pairing(needs, method.facts.limit, knobs, training["batch"], steps, lots=lots, **shared)
 
-    def smallest_lot(self, attribute: str | None) -> tuple[int, str] | None:
+    def _smallest_lot(self, attribute: str | None) -> tuple[int, str] | None:
         """The fewest test rows that share a value of an attribute, and what they are called; None where that is not counted."""
         lots = []
         for name, (cells, counts) in self.test_counts.items():
@@ -164,24 +145,27 @@ class DrawCounts:
                 lots.append((int(counts.sum()), f"set {name!r}"))
             elif attribute in cells.names:
                 axis = cells.names.index(attribute)
-                found = counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis))
+                found = np.moveaxis(counts, axis, 0).reshape(counts.shape[axis], -1).sum(axis=1)
                 values = zip(cells.axes[axis].values, found, strict=True)
                 lots += [(int(count), f"{attribute} {value!r} of set {name!r}") for value, count in values if count]
         return min(lots, default=None)
 
     def report(self, names: tuple[str, str, str], split: Mapping[str, Any]) -> DrawReport:
         """What a plan tells of the draw; `names`: the data set, the shift and the size."""
-        by_role = {role: [name for name, item in split["sets"].items() if item["role"] == role] for role in ("test", "validation")}
-        test, validation = ((role if role in found else next(iter(found), "")) for role, found in by_role.items())
+        rows = {}
+        for role in ("test", "validation"):
+            found = [name for name, item in split["sets"].items() if item["role"] == role]
+            rows[role] = self.set_rows.get(role if role in found else next(iter(found), ""), 0)
+        flat = self.counts.ravel()
         return DrawReport(
             *names,
             train_rows=self.train_rows,
-            validation_rows=self.set_rows.get(validation, 0),
-            test_rows=self.set_rows[test],
+            validation_rows=rows["validation"],
+            test_rows=rows["test"],
             train_shared=round(self.train_shared, 4),
-            cells=self.by_name(),
+            cells={self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)},
             matching=_matching(split, self.study_cells),
-            warnings=tuple(self.warnings),
+            warnings=list(self.warnings),
         )
 
 
@@ -189,15 +173,13 @@ def _matching(split: Mapping[str, Any], cells: Cells) -> dict[str, dict[str, lis
     """For each spurious correlation of the draw: the values that go with each class."""
     out = {}
     for component in split["shift"]:
-        if component.get("type") != "spurious-correlation":
-            continue
-        name = component["attribute"]
-        weights = build_shift([component], "shift").normal_form(cells).weights
-        axis = cells.axis(name, "attribute")
-        table = weights.max(axis=tuple(other for other in range(1, weights.ndim) if other != axis))
-        values = cells.axes[axis].values
-        out[name] = {
-            label: [values[code] for code in np.flatnonzero(row == table.max())]
-            for label, row in zip(cells.label.values, table, strict=True)
-        }
+        if component.get("type") == "spurious-correlation":
+            axis = cells.axis(component["attribute"], "attribute")
+            weights = np.moveaxis(parse_shift([component]).normal_form(cells).weights, axis, 1)
+            table = weights.reshape(*weights.shape[:2], -1).max(axis=2)
+            values = cells.axes[axis].values
+            out[component["attribute"]] = {
+                label: [values[code] for code in np.flatnonzero(row == table.max())]
+                for label, row in zip(cells.label.values, table, strict=True)
+            }
     return out

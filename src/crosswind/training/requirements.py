@@ -6,7 +6,7 @@ A plan knows the rows by their counts, a run by the rows themselves. Both descri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,7 @@ class Pairing:
         It is so where one of Goodman and Kruskal's two lambdas is above 0.8 in one of the tables. With two even classes and
         environments, 0.8 is nine rows in ten.
         """
-        return any(max(_fewer_errors(rows), _fewer_errors(rows.T)) > 0.8 for rows in self.environment_tables)
+        return any(_fewer_errors(table) > 0.8 for rows in self.environment_tables for table in (rows, rows.T))
 
 
 def _fewer_errors(rows: NDArray[np.float64]) -> float:
@@ -100,7 +100,16 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
 
     Raises `NeedsError` that begins with `where`, and `InputError` on a knob, named `path.knob`.
     """
-    needs, batch, given = pairing.needs, pairing.batch, pairing.input
+    for problem in _problems(pairing):
+        raise NeedsError(f"{where} {problem}")
+    for name, at in pairing.needs.switch_steps(pairing.knobs, pairing.steps).items():
+        if at >= pairing.steps > 0:
+            raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
+
+
+def _problems(pairing: Pairing) -> Iterator[str]:
+    needs, batch, given, present, setting = pairing.needs, pairing.batch, pairing.input, len(pairing.environments), pairing.spread
+    even = needs.sampler == "per-environment"
     for wanted, what, rows in (
         (needs.groups, "groups", pairing.group_rows),
         (needs.environments, "environments", pairing.environment_rows),
@@ -108,67 +117,48 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
         have = sum(count > 0 for count in rows)
         if wanted and have < 2:
             valid = f" (valid: {', '.join(pairing.attributes)})" if pairing.attributes else ""
-            raise NeedsError(f"{where} needs at least two {what} with training rows, and there is {have}; change '{what}'{valid}")
-    if needs.sampler == "per-environment" and batch < len(pairing.environments):
-        raise NeedsError(
-            f"{where} needs a row of each of the {len(pairing.environments)} environments in a batch, and training.batch is "
-            f"{batch}; make it larger, or change 'environments'"
+            yield f"needs at least two {what} with training rows, and there is {have}; change '{what}'{valid}"
+    if even and batch < present:
+        yield (
+            f"needs a row of each of the {present} environments in a batch, and training.batch is {batch}; make it larger, or "
+            "change 'environments'"
         )
     if needs.channels and given is not None and (given.kind != "image" or given.shape[2] not in needs.channels):
-        many = " or ".join(str(number) for number in needs.channels)
-        raise NeedsError(f"{where} needs images of {many} channels, and is given {given}")
+        yield f"needs images of {' or '.join(map(str, needs.channels))} channels, and is given {given}"
     for label, model in pairing.models.items():
-        _refuse_model(needs, label, model, where)
+        form = facts("models", model.name).built
+        if form is None:
+            continue  # what a model does not declare is not held against it
+        if needs.channels and form.of and model.knobs[form.of]:
+            yield f"needs images, and {label!r} is trained on the features of another model"
+        norm = form.norm_of(model.knobs)
+        if needs.norm and norm and norm != needs.norm:
+            fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
+            yield (
+                f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; name the "
+                f"models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
+            )
     if needs.pairs:
-        raise NeedsError(f"{where} needs rows in pairs by {needs.pairs}, which the loader does not make yet")
+        yield f"needs rows in pairs by {needs.pairs}, which the loader does not make yet"
     if batch < needs.rows:
-        raise NeedsError(f"{where} needs batches of at least {needs.rows} rows, and training.batch is {batch}")
-    if needs.sampler == "per-environment" and pairing.undrawn_environments:
-        raise NeedsError(
-            f"{where} draws every environment in equal shares, and the sampler {pairing.sampler} never draws a row of "
-            f"environment {_shown(pairing.undrawn_environments)}; choose another 'sampler' (valid: uniform, balanced, reweight "
-            "to a test law that has them all, a mixture above 0 and below 1), or other 'environments'"
+        yield f"needs batches of at least {needs.rows} rows, and training.batch is {batch}"
+    if even and pairing.undrawn_environments:
+        yield (
+            f"draws every environment in equal shares, and the sampler {pairing.sampler} never draws a row of environment "
+            f"{_shown(pairing.undrawn_environments)}; choose another 'sampler' (valid: uniform, balanced, reweight to a test law "
+            "that has them all, a mixture above 0 and below 1), or other 'environments'"
         )
-    if pairing.spread:
-        _refuse_spread(pairing, where)
-    for name, at in needs.switch_steps(pairing.knobs, pairing.steps).items():
-        if at >= pairing.steps > 0:
-            raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
-
-
-def _refuse_model(needs: Needs, label: str, model: ModelSpec, where: str) -> None:
-    """What a model does not declare is not held against it."""
-    form = facts("models", model.name).built
-    if form is None:
-        return
-    if needs.channels and form.of and model.knobs[form.of]:
-        raise NeedsError(f"{where} needs images, and {label!r} is trained on the features of another model")
-    norm = form.norm_of(model.knobs)
-    if needs.norm and norm and norm != needs.norm:
-        fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
-        raise NeedsError(
-            f"{where} needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; "
-            f"name the models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
-        )
-
-
-def _refuse_spread(pairing: Pairing, where: str) -> None:
-    batch, present, setting = pairing.batch, len(pairing.environments), pairing.spread
-    if not pairing.needs.environments:
-        if batch < 4:
-            raise NeedsError(f"{where} needs batches of at least 4 rows at {setting}, and training.batch is {batch}")
-        return
-    if batch < 2 * present:
-        raise NeedsError(
-            f"{where} compares rows of one environment at {setting}, so a batch must hold two of each of the {present}, and "
-            f"training.batch is {batch}"
+    if setting and not needs.environments and batch < 4:
+        yield f"needs batches of at least 4 rows at {setting}, and training.batch is {batch}"
+    if setting and needs.environments and batch < 2 * present:
+        yield (
+            f"compares rows of one environment at {setting}, so a batch must hold two of each of the {present}, and training.batch "
+            f"is {batch}"
         )
     several = sum(count > 1 for count in pairing.environments)
-    if several < 2:
-        raise NeedsError(
-            f"{where} needs two environments with at least two training rows at {setting}, and "
-            f"{several if several else 'none'} of the {present} has them"
-        )
+    if setting and needs.environments and several < 2:
+        has = f"{several or 'none'} of the {present} has them"
+        yield f"needs two environments with at least two training rows at {setting}, and {has}"
 
 
 def check_run(
@@ -177,7 +167,7 @@ def check_run(
     """Refuse what the method cannot be trained on: `NeedsError`, `InputError`, `DataError`, each naming what is wrong."""
     from crosswind.training.device import check_device
 
-    refuse(pairing, f"method {method.registered_name!r}", "method")  # type: ignore[attr-defined]
+    refuse(pairing, f"method {_name(method)!r}", "method")
     own = images[split.train.source].input
     for name, rows in {**split.validation, **split.evaluation}.items():
         other = images[rows.source].input
@@ -202,44 +192,35 @@ def check_stages(name: str, needs: Needs, stages: Sequence[str]) -> None:
 
 def warnings_of(pairing: Pairing) -> list[str]:
     """How the method may miss its own end, in words that go on from its name, such as "weighs groups, but ..."."""
-    needs, present = pairing.needs, len(pairing.environments)
-    found = []
+    return [*_warnings(pairing), *_lot_warning(pairing.lots)]
+
+
+def _warnings(pairing: Pairing) -> Iterator[str]:
+    needs, present, sampler, missing = pairing.needs, len(pairing.environments), pairing.sampler, pairing.undrawn_groups
     if needs.sampler == "per-environment" and present < 2:
-        found.append("compares environments, but here all training rows are of one, so it compares parts of it")
+        yield "compares environments, but here all training rows are of one, so it compares parts of it"
     if pairing.limit is not None and (place := pairing.limit.reached(pairing.knobs)):
         values = ", ".join(f"{name} = {value if isinstance(value, str) else canonical(value)}" for name, value in place.items())
-        found.append(f"is {pairing.limit.equals} at {values}")
+        yield f"is {pairing.limit.equals} at {values}"
     if (needs.environments or pairing.even) and pairing.environments_are_classes:
-        found.append("aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label")
-    if pairing.even:
-        if needs.spread and needs.environments and pairing.batch < 2 * present:
-            found.append(
-                f"measures environments by their rows in a batch, and training.batch {pairing.batch} holds a single row of some of "
-                f"the {present}"
-            )
-        if single := sum(count == 1 for count in pairing.environments):
-            found.append(f"has {single} of {present} environments with a single training row, which each batch repeats")
-    if needs.groups:
-        found += _group_warnings(pairing)
-    if pairing.sampler != "uniform" and (pairing.even or (needs.sampler == "balanced" and pairing.sampler != "balanced")):
+        yield "aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
+    if pairing.even and needs.spread and needs.environments and pairing.batch < 2 * present:
+        few = f"training.batch {pairing.batch} holds a single row of some of the {present}"
+        yield f"measures environments by their rows in a batch, and {few}"
+    if pairing.even and (single := sum(count == 1 for count in pairing.environments)):
+        yield f"has {single} of {present} environments with a single training row, which each batch repeats"
+    # Groups without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
+    if needs.groups and missing:
+        yield f"cannot weigh groups of which the sampler {sampler} never draws a row: {_shown(missing)}"
+    if needs.groups and sum(not count > 0 for count in pairing.group_rows) > len(missing):
+        yield "cannot weigh groups that training does not show"
+    if needs.groups and any(count == 1 for count in pairing.group_rows):
+        yield "draws groups evenly, and some have a single training row, which is repeated"
+    if needs.groups and ((pairing.group_table > 0).sum(axis=1) <= 1).all():
+        yield "weighs groups, but every class has training rows of one group only, so it weighs classes"
+    if sampler != "uniform" and (pairing.even or (needs.sampler == "balanced" and sampler != "balanced")):
         what = "environments" if pairing.even else "groups"
-        found.append(f"draws {what} in equal shares, so the sampler {pairing.sampler} decides only among the rows of each")
-    return [*found, *_lot_warning(pairing.lots)]
-
-
-def _group_warnings(pairing: Pairing) -> list[str]:
-    found = []
-    # Without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
-    missing = pairing.undrawn_groups
-    if missing:
-        found.append(f"cannot weigh groups of which the sampler {pairing.sampler} never draws a row: {_shown(missing)}")
-    if sum(not count > 0 for count in pairing.group_rows) > len(missing):
-        found.append("cannot weigh groups that training does not show")
-    if any(count == 1 for count in pairing.group_rows):
-        found.append("draws groups evenly, and some have a single training row, which is repeated")
-    if ((pairing.group_table > 0).sum(axis=1) <= 1).all():
-        found.append("weighs groups, but every class has training rows of one group only, so it weighs classes")
-    return found
+        yield f"draws {what} in equal shares, so the sampler {sampler} decides only among the rows of each"
 
 
 def _lot_warning(lot: tuple[int, str] | None) -> list[str]:
@@ -266,7 +247,7 @@ def run_warnings(
 
     `state` is that at the end; `start`: the first step from after the method's last switch, 0 where it has none.
     """
-    name = method.registered_name  # type: ignore[attr-defined]
+    name = _name(method)
     own = method.doubts(dict(state))
     found = warnings_of(pairing)
     if not any(text.startswith("is ") for text in found) and changes_nothing(method, info.input_shape):
@@ -303,8 +284,7 @@ def _rule_warnings(method: Method, split: Split, info: Info, item: Selection, en
         at = method.needs.switch_steps(vars(method), info.steps)
         knob = max(at, key=lambda name: at[name])
         why = "as training.select_before_switch allows" if end >= start else "since the run ended there"
-        name = method.registered_name  # type: ignore[attr-defined]
-        found.append(f"{name}: {item.rule} took a step before the switch at step {at[knob]} ({knob}), {why}")
+        found.append(f"{_name(method)}: {item.rule} took a step before the switch at step {at[knob]} ({knob}), {why}")
     rule = RULES.get(item.rule)
     if rule is not None and rule.score != "accuracy":
         rows = split.validation[rule.set]
@@ -316,4 +296,8 @@ def _rule_warnings(method: Method, split: Split, info: Info, item: Selection, en
 
 def lot_warnings(method: Method, lot: tuple[int, str] | None) -> list[str]:
     """What the reader of predictions must be told of the smallest number of test rows that the method adapts to at once."""
-    return [f"{method.registered_name} {text}" for text in _lot_warning(lot)]  # type: ignore[attr-defined]
+    return [f"{_name(method)} {text}" for text in _lot_warning(lot)]
+
+
+def _name(method: Method) -> str:
+    return str(method.registered_name)  # type: ignore[attr-defined]

@@ -78,7 +78,7 @@ class TrainingSettings:
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:
         """The settings with the user's values put in; each is checked and `InputError` names `field.name`."""
-        settings = cls(**resolve(knobs_of(cls), values, field, "training"))
+        settings = cls(**resolve(knobs_of(cls), values, field, "the training loop"))
         if settings.momentum and settings.optimiser != "sgd":
             raise InputError(f"{field}.momentum" if field else "momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):

@@ -19,8 +19,7 @@ from crosswind.data.prepared import prepare
 from crosswind.data.sources import dsprites
 from crosswind.data.sources.base import open_source
 from crosswind.data.sources.dsprites import BACKGROUND_COLORS, COUNTS, OBJECT_COLORS, DSprites
-from crosswind.studies.build import data_values
-from crosswind.studies.expand import without_paths
+from crosswind.studies.build import data_values, without_paths
 from crosswind.studies.spec import DataSpec
 
 
