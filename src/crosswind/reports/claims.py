@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm
+from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm, paired
 from crosswind.evaluation.metrics import METRICS
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
@@ -39,6 +39,7 @@ class JudgedSide:
 
     method: str
     model: str
+    shift: str
     tried: int
     waiting: int
     failed: int
@@ -52,6 +53,7 @@ class JudgedSide:
 class Judgement:
     """A claim at one data set, shift and size. `number` counts the study's claims from 1; `place` has the model of the better side.
 
+    With `wins_back` the other side counts as better by that share of what the shift costs it, beside itself `unshifted`.
     `adjusted` is the p-value among the `family` judgements of the study, by its `multiplicity` (holm, fdr or none); None where
     there is none.
     """
@@ -63,14 +65,16 @@ class Judgement:
     metric: str
     better: JudgedSide
     than: JudgedSide
+    wins_back: float | None = None
+    unshifted: JudgedSide | None = None
     multiplicity: str = "holm"
     family: int = 1
     adjusted: float | None = None
 
     @property
-    def sides(self) -> tuple[JudgedSide, JudgedSide]:
-        """Both sides, the better one first."""
-        return self.better, self.than
+    def sides(self) -> tuple[JudgedSide, ...]:
+        """All sides, the better one first."""
+        return (self.better, self.than) if self.unshifted is None else (self.better, self.than, self.unshifted)
 
     @property
     def waits(self) -> bool:
@@ -79,8 +83,12 @@ class Judgement:
 
     @property
     def difference(self) -> Difference | None:
-        """The better side minus the other, paired by seed; None where they share no seed."""
-        return self.better.entry.difference(self.than.entry, self.metric)
+        """The better side minus the other, or what it wins back, paired by seed; None where they share no seed."""
+        if self.unshifted is None or self.wins_back is None:
+            return self.better.entry.difference(self.than.entry, self.metric)
+        whole, under = (side.entry.values(self.metric) for side in (self.unshifted, self.than))
+        level = {seed: value + self.wins_back * (whole[seed] - value) for seed, value in under.items() if seed in whole}
+        return paired(level, self.better.entry.values(self.metric), LEVEL)
 
     @property
     def verdict(self) -> str:
@@ -98,7 +106,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     claims = resolved.get("claims") or []
     if not claims:
         return []
-    from crosswind.studies.claims import rule_of, sides_of  # reports of studies without claims need not load what checks them
+    from crosswind.studies.claims import rule_of, sides_of, unshifted  # reports of studies without claims need not load what checks them
 
     # Runs of one side differ in point and seeds only, which are left out of `where`.
     points: dict[Run, dict[str, None]] = {}
@@ -112,7 +120,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         place, count = Place(where.study, where.data, where.size, where.model, set_name, rule), states[where]
         entry = found.entries.get(place, {}).get((where.shift, where.method), Entry())
         return JudgedSide(
-            where.method, where.model, len(points[where]), count["pending"] + count["running"], count["failed"], entry
+            where.method, where.model, where.shift, len(points[where]), count["pending"] + count["running"], count["failed"], entry
         )
 
     out = []
@@ -120,17 +128,21 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     for number, claim in enumerate(claims, 1):
         better, than = sides_of(claim, str(resolved["reference"]))
         set_name, rule = str(claim["set"]), rule_of(claim, resolved["selection"])
+        share = claim.get("wins_back")
         for where in points:
-            if where.method != better.method or better.model not in (None, where.model):
+            if where.method != better.method or better.model not in (None, where.model) or better.shift not in (None, where.shift):
                 continue
-            if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "shift", "size")):
+            if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "size")):
                 continue
             for model in [than.model] if than.model is not None else [where.model] if better.model is None else models:
-                other = where._replace(method=than.method, model=model)
-                if other != where and other in points:
+                other = where._replace(method=than.method, model=model, shift=than.shift or where.shift)
+                whole = other._replace(shift=str(unshifted(resolved["shifts"]))) if share else other
+                if other != where and other in points and whole in points and (not share or whole != other):
                     place = Place(where.study, where.data, where.size, where.model, set_name, rule)
                     sides = (judged(where, set_name, rule), judged(other, set_name, rule))
-                    out.append(Judgement(number, str(claim["text"]), place, where.shift, str(claim["metric"]), *sides))
+                    level = judged(whole, set_name, rule) if share else None
+                    about = number, str(claim["text"]), place, where.shift, str(claim["metric"])
+                    out.append(Judgement(*about, *sides, share, level))
     return _adjusted(out, str(resolved.get("multiplicity", "holm")))
 
 
@@ -204,10 +216,15 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
 def _about(item: Judgement) -> dict[str, str | None]:
     place = item.place
     one = item.better.model == item.than.model
-    better, than = (side.method if one else f"{side.method}, {side.model}" for side in item.sides)
+    apart = item.better.shift != item.than.shift
+    better, than = (
+        f"{side.method}{f' under {side.shift}' if apart else ''}{'' if one else f', {side.model}'}" for side in item.sides[:2]
+    )
+    if item.wins_back is not None:
+        than += f" + {item.wins_back:g} of its cost"
     return {
         "data": place.data,
-        "shift": item.shift,
+        "shift": None if apart else item.shift,
         "size": place.size,
         "model": item.better.model if one else None,
         "better": better,

@@ -10,26 +10,33 @@ from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.studies.axes import MethodEntry, Point
-from crosswind.studies.spec import ModelSide, Study
+from crosswind.studies.spec import SideSpec, Study
 from crosswind.training.selection import RULES
 
 
 class Side(NamedTuple):
-    """A method and, where the claim settles it, a model."""
+    """A method and, where the claim settles them, a model and a shift."""
 
     method: str
     model: str | None
+    shift: str | None
 
 
 def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
     """The better and the other side of a claim given as plain values, as a store keeps it."""
 
     def side(value: Any) -> Side:
-        method, model = (value["method"], value.get("model")) if isinstance(value, Mapping) else (value, None)
-        return Side(str(method), model if model is not None else claim.get("model"))
+        given = value if isinstance(value, Mapping) else {"method": value}
+        model, shift = (claim.get(name) if given.get(name) is None else given[name] for name in ("model", "shift"))
+        return Side(str(given["method"]), model, shift)
 
     than = claim.get("than")
     return side(claim["better"]), side(reference if than is None else than)
+
+
+def unshifted(shifts: Mapping[str, Any]) -> str | None:
+    """The first shift of a study that has no part, beside which a cost is told."""
+    return next((name for name, parts in shifts.items() if parts == []), None)
 
 
 def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
@@ -63,16 +70,20 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
         if not about:
             raise InputError(path, f"the study has no {told} together")
         sides = dict(zip(("better", "than"), sides_of(claim.model_dump(), study.reference), strict=True))
+        places = {name: about if side.shift in (None, claim.shift) else _under(points, settled, side) for name, side in sides.items()}
         for name, side in sides.items():
             given = getattr(claim, name)
-            named = f"{path}.{name}.method" if isinstance(given, ModelSide) else f"{path}.{name}"
+            named = f"{path}.{name}.method" if isinstance(given, SideSpec) else f"{path}.{name}"
             if side.method not in methods:
                 raise unknown(named, "method of this study", side.method, methods)
             if side.model is not None and side.model not in models:
                 raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
-            there = [label for label, entry in methods.items() if any(entry.at(point) for point in about)]
+            if side.shift is not None and side.shift not in study.shifts:
+                raise unknown(f"{path}.{name}.shift", "shift of this study", side.shift, study.shifts)
+            there = [label for label, entry in methods.items() if any(entry.at(point) for point in places[name])]
             fitting = [label for label, entry in methods.items() if side.model is None or entry.on(side.model)]
-            for labels, where in ((there, f"at {told or 'any point'}"), (fitting, f"with the model {side.model!r}")):
+            at = f"under {side.shift!r}" if places[name] is not about else f"at {told or 'any point'}"
+            for labels, where in ((there, at), (fitting, f"with the model {side.model!r}")):
                 if side.method not in labels:
                     left_out = "the reference " if given is None else ""
                     raise InputError(named, f"{left_out}{side.method!r} is not run {where}", labels)
@@ -82,9 +93,26 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
             raise InputError(f"{path}.than", "is the same side as 'better', so there is nothing to compare", others)
         first, second = methods[better.method], methods[than.method]
         pairs = [(better.model or model, than.model or model) for model in models]
-        compared = [pair for pair in pairs if better.method != than.method or pair[0] != pair[1]]
-        together = any(first.at(point) and second.at(point) for point in about)
+        apart = better.shift != than.shift
+        compared = [pair for pair in pairs if better.method != than.method or apart or pair[0] != pair[1]]
+        together = any(
+            first.at(one) and second.at(other) and (one.data, one.size) == (other.data, other.size) and (apart or one == other)
+            for one in places["better"]
+            for other in places["than"]
+        )
         if not together or not any(first.on(one) and second.on(other) for one, other in compared):
             raise InputError(
                 path, f"{better.method!r} and {than.method!r} are never run under one shift and with the models compared"
             )
+        if claim.wins_back is not None:
+            whole = unshifted(study.shifts)
+            problem = "needs a shift of this study that is [], and there is none" if whole is None else ""
+            problem = "compares two sides under one shift" if apart else problem
+            if problem or whole in (better.shift, than.shift):
+                raise InputError(f"{path}.wins_back", problem or f"{whole!r} costs nothing: name another shift", study.shifts)
+
+
+def _under(points: Sequence[Point], settled: Mapping[str, str], side: Side) -> list[Point]:
+    """The points of a claim at which a side that names its own shift is looked for."""
+    wanted = {**settled, "shift": side.shift}
+    return [point for point in points if all(getattr(point, name) == value for name, value in wanted.items())]

@@ -278,7 +278,7 @@ def _path(report: Any) -> list[str]:
     """The path of a report in the study file, without the branches of unions that it went through."""
     words = [str(word) for word in report["loc"]]
     own = words[-1:] if report["type"] == "extra_forbidden" else []  # a name of the user's, whatever it looks like
-    branch = re.compile(r".*\[|constrained-|(str|int|float|bool|ModelSide)$", re.S)
+    branch = re.compile(r".*\[|constrained-|(str|int|float|bool|SideSpec)$", re.S)
     return [word for word in words[: len(words) - len(own)] if not branch.match(word)] + own
 
 

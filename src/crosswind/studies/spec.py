@@ -133,19 +133,23 @@ class Search(_Strict):
     seed: Seed = _is(0, "of the draws")
 
 
-class ModelSide(_Strict):
-    """One side of a claim that names its model too, so that two models can be compared."""
+class SideSpec(_Strict):
+    """One side of a claim that names its model or shift too, so that two models, or two shifts, can be compared."""
 
     method: str = _is(..., "a method of this study, by its label")
     model: str | None = _is(None, "a model of this study, by its label; left out: the claim's")
+    shift: str | None = _is(None, "a shift of this study; left out: the claim's")
 
 
 class Claim(_Strict):
     """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
 
     text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
-    better: str | ModelSide = _is(..., "the method that is claimed to be better, or {method, model}")
-    than: str | ModelSide | None = _is(None, "the other side; left out: the reference of the study")
+    better: str | SideSpec = _is(..., "the method that is claimed to be better, or {method, model, shift}")
+    than: str | SideSpec | None = _is(None, "the other side; left out: the reference of the study")
+    wins_back: float | None = _is(
+        None, "the better side wins back more than this share of what the shift costs the other; needs a shift that is []", gt=0, le=1
+    )
     data: str | None = _is(None, "the data set; left out: each")
     shift: str | None = _is(None, "the shift; left out: each")
     size: str | None = _is(None, "the size, as tables name it; left out: each")
