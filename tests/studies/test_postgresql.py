@@ -84,7 +84,7 @@ def test_a_study_runs_and_is_read(url, tmp_path):
     assert (tmp_path / "out" / "artifacts").is_dir()
 
 
-def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsys):
+def test_files_are_checked(url, tmp_path, capsys):
     runs, out = [planned("a"), planned("b")], tmp_path / "out"
     with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
         store.add_plan("toys", {}, {}, runs)
@@ -94,16 +94,6 @@ def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsy
         assert "1 jobs are pending again" in capsys.readouterr().out
         assert _status(["check", url]) == 2 and _status(["status", url]) == 0
         capsys.readouterr()
-        with store.transaction() as connection:
-            for column in ("files", "cause", "kind", "needs"):
-                connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
-            connection.execute(database.meta.update().values(value="1"))
-    with pytest.raises(StoreError, match=f"the next `crosswind run` into it brings it to schema {database.SCHEMA}"):
-        Store.open(url)
-    with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
-        assert drive(store, runs, engine).executed == 1
-        assert [listed is None for listed in store.files("toys").values()] == [True, False]
-        assert [run["kind"] for run in store.runs("toys")] == ["score", "score"]
 
 
 def test_three_drivers_share_the_work(url, tmp_path):
