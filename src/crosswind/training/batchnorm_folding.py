@@ -20,8 +20,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from crosswind.models.build import Model
 from crosswind.models.convolution import SmallMapConv2d
 
-__all__ = ["evaluated", "folded"]
-
 _CONVOLUTIONS = (nn.Conv2d, SmallMapConv2d)
 _WAYS_IN = ("forward", "features", "taps", "until", "after")
 

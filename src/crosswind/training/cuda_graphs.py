@@ -23,8 +23,6 @@ from torch import Tensor
 from crosswind.methods.base import Batch, Loss, Method
 from crosswind.training.run_context import LoopContext
 
-__all__ = ["LEAST", "VARIABLE", "WARM_UP", "Steps"]
-
 VARIABLE = "CROSSWIND_CUDA_GRAPHS"
 """The environment variable that forbids graphs where it is 0."""
 WARM_UP = 3

@@ -14,8 +14,6 @@ from crosswind.core.seeds import torch_seed
 from crosswind.training.many_networks import Member, Stack, train_stack
 from crosswind.training.settings import TrainingSettings
 
-__all__ = ["Probes", "linear_probe", "logistic_probes", "train_probes"]
-
 
 @dataclass(frozen=True)
 class Probes:

@@ -19,7 +19,7 @@ from crosswind.core.seeds import seed_of
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
-from crosswind.methods.base import Batch, Examples, Stage
+from crosswind.methods.base import Batch, Stage
 from crosswind.models.build import normalised
 from crosswind.training.inputs import RowInputs
 from crosswind.training.samplers import Order, even_groups, row_weights
@@ -29,8 +29,6 @@ from crosswind.transforms.layout import on_device
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
     from crosswind.transforms.base import Transform
-
-__all__ = ["EvaluationRows", "TrainingRows"]
 
 AHEAD = 2
 """Batches that are read before they are needed, where inputs are not held in memory."""
@@ -82,18 +80,14 @@ class TrainingRows:
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
         self.environment = None if rows.environment is None else self._on_device(rows.environment)
-        self._extra: Examples | None = None
-        self._parents = np.arange(self.n)
         self.begin(Stage())
 
     def begin(self, stage: Stage) -> None:
         """Make the order of a stage, its weights, copies and extra examples included."""
         self._coming.clear()
-        self._stage, self._extra = stage, stage.extra
-        parents = np.arange(self.n)
-        if stage.extra is not None:
-            parents = np.concatenate([parents, stage.extra.parents.cpu().numpy().astype(np.int64)])
-        self._parents = parents
+        self._stage = stage
+        more = [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
+        self._parents = parents = np.concatenate([np.arange(self.n), *more])
         weight = np.asarray(self._rows.weight, dtype=np.float64)
         if stage.weights is not None:
             weight = weight * stage.weights.cpu().double().numpy()
@@ -165,28 +159,20 @@ class TrainingRows:
         where = on_device(parents, self._device)
         seed = seed_of(self._seed, "visits", self._stage.name)
         values, visits = self._values_at(parents, visits, seed)
+        extra = self._stage.extra
+        made = (None, None) if extra is None else (extra.x, extra.y)
         x, *others = (
-            self._with_extra(view, members)
+            self._with_extra(view, members, made[0])
             for view in self._views_of(self._read(step, parents, length), parents, visits, values, seed)
         )
+        y = self._with_extra(self.y[where], members, made[1])
         group, environment = self.group[where], None if self.environment is None else self.environment[where]
         if self._rows.visit_law is not None:
             drawn = on_device(values, self._device)
             group = group + drawn * self._rows.visit_step[0]
             environment = None if environment is None else environment + drawn * self._rows.visit_step[1]
-        return Batch(
-            x,
-            self._labels(members, where),
-            where,
-            group,
-            environment,
-            views=tuple(others),
-            step=step,
-            epoch=epoch,
-            progress=step / max(length, 1),
-            stage=self._stage.name,
-            steps=length,
-        )
+        when: dict[str, Any] = {"step": step, "epoch": epoch, "progress": step / max(length, 1), "steps": length}
+        return Batch(x, y, where, group, environment, views=tuple(others), stage=self._stage.name, **when)
 
     def _values_at(
         self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int
@@ -231,23 +217,14 @@ class TrainingRows:
             seen = x if view is None else view(x, training_keys(self._ids[rows], visits, seed_of(seed, "view", number)))
             yield normalised(seen, DTYPES[self._settings.precision], self._settings.channels_last)
 
-    def _with_extra(self, x: Tensor, members: NDArray[np.int64]) -> Tensor:
-        if self._extra is None:
-            return x
+    def _with_extra(self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None) -> Tensor:
+        """`values` of a batch with those of the stage's `extra` examples at their places: inputs or labels."""
         places = np.flatnonzero(members >= self.n)
-        if len(places):
-            where = on_device(places, self._device)
-            made = self._extra.x[torch.from_numpy(members[places] - self.n)].to(self._device)
-            x[where] = normalised(made, x.dtype, self._settings.channels_last)
-        return x
-
-    def _labels(self, members: NDArray[np.int64], where: Tensor) -> Tensor:
-        y = self.y[where]
-        if self._extra is not None:
-            places = np.flatnonzero(members >= self.n)
-            made = self._extra.y[torch.from_numpy(members[places] - self.n)]
-            y[on_device(places, self._device)] = made.to(self._device)
-        return y
+        if extra is not None and len(places):
+            made = extra[torch.from_numpy(members[places] - self.n)].to(self._device)
+            made = normalised(made, values.dtype, self._settings.channels_last) if values.is_floating_point() else made
+            values[on_device(places, self._device)] = made
+        return values
 
     def _on_device(self, values: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(np.array(values, dtype=np.int64)).to(self._device)
