@@ -108,6 +108,8 @@ def _check_tables(connection: sa.Connection, name: str, create: bool) -> None:
         _METADATA.create_all(connection)
         connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
         return
+    if not present:  # or its tables are being made
+        raise StoreError(f"{name} is empty, so not a Crosswind store")
     schema = sa.select(meta.c.value).where(meta.c.name == "schema")
     found = connection.execute(schema).scalar() if "meta" in present else None
     if found is None or not str(found).isdecimal():

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from crosswind.methods.base import Batch, Loss, Method
 from crosswind.training.run_context import LoopContext
@@ -125,7 +126,7 @@ class Steps:
 
     def _record(self, batch: Batch, number: int) -> None:
         """Record the step; nothing of it is done yet. Whatever goes wrong, ordinary steps go on."""
-        fixed = _FixedBatch(**{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)})
+        fixed = _FixedBatch(**{item.name: tree_map(_copied, getattr(batch, item.name)) for item in fields(Batch)})
         context, state = self._tools, dict(self._tools.state)
         gathered = context.gathered()
         graph = torch.cuda.CUDAGraph()
@@ -170,7 +171,10 @@ class Steps:
         assert self._fixed is not None and self._loss is not None
         for item in fields(Batch):
             if item.name not in _DECIDED:
-                _fill(getattr(self._fixed, item.name), getattr(batch, item.name))
+                there, given = (tree_leaves(getattr(whose, item.name)) for whose in (self._fixed, batch))
+                for value, new in zip(there, given, strict=True):
+                    if isinstance(value, Tensor):
+                        value.copy_(new)
         self._seed(number)
         self._tools.batch = self._fixed
         self._graph.replay()
@@ -215,21 +219,4 @@ def _same(one: Tensor, other: Tensor) -> bool:
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.clone()
-    if isinstance(value, tuple):
-        return tuple(_copied(item) for item in value)
-    return value
-
-
-def _fill(fixed: Any, value: Any) -> None:
-    for one, other in _tensors(fixed, value):
-        one.copy_(other)
-
-
-def _tensors(fixed: Any, value: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    if isinstance(fixed, Tensor):
-        yield fixed, value
-    elif isinstance(fixed, tuple):
-        for one, other in zip(fixed, value, strict=True):
-            yield from _tensors(one, other)
+    return value.clone() if isinstance(value, Tensor) else value

@@ -75,12 +75,16 @@ class TrainingRows:
         held.bring()
         self._inputs = RowInputs(held, self._device)
         self._inputs.copy_to_device()
-        self.waited = self._inputs.waited
         self._coming: dict[int, Future[NDArray[Any]]] = {}
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
         self.environment = None if rows.environment is None else self._on_device(rows.environment)
         self.begin(Stage())
+
+    @property
+    def waited(self) -> float:
+        """Seconds."""
+        return self._inputs.waited
 
     def begin(self, stage: Stage) -> None:
         """Make the order of a stage, its weights, copies and extra examples included."""
@@ -202,10 +206,7 @@ class TrainingRows:
             if number not in self._coming:
                 rows = parents if number == step else self._parents[self.rows_of(number)[0]]
                 self._coming[number] = self._inputs.ahead(self._place[rows])
-        before = self._inputs.waited
-        x = _channels_first(self._inputs.arrived(self._coming.pop(step)))
-        self.waited += self._inputs.waited - before
-        return x
+        return _channels_first(self._inputs.arrived(self._coming.pop(step)))
 
     def _views_of(
         self, x: Tensor, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
@@ -247,7 +248,11 @@ class EvaluationRows:
         if resident:
             self._held.bring()
             self._inputs.copy_to_device()
-        self.waited = self._inputs.waited
+
+    @property
+    def waited(self) -> float:
+        """Seconds."""
+        return self._inputs.waited
 
     def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
         """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
@@ -256,12 +261,10 @@ class EvaluationRows:
         """
         places = np.arange(len(self.rows.rows)) if places is None else places
         size = self._settings.evaluation_batch
-        before = self._inputs.waited
         self._held.bring(places)
         parts = [places[start : start + size] for start in range(0, len(places), size)]
         full = [np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part for part in parts]
         for part, x in zip(parts, self._inputs.each(full), strict=True):
-            self.waited, before = self.waited + self._inputs.waited - before, self._inputs.waited
             yield normalised(_channels_first(x), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
 
     def images(self, places: NDArray[np.int64]) -> Tensor:
