@@ -91,59 +91,45 @@ class TrainingRows:
         self._coming.clear()
         self._stage = stage
         more = [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
-        self._parents = parents = np.concatenate([np.arange(self.n), *more])
+        self._parents = np.concatenate([np.arange(self.n), *more])
         weight = np.asarray(self._rows.weight, dtype=np.float64)
         if stage.weights is not None:
             weight = weight * stage.weights.cpu().double().numpy()
         copies = np.ones(self.n, dtype=np.int64) if stage.copies is None else stage.copies.cpu().numpy().astype(np.int64)
-        names = ("order", stage.name)
-        all_rows = np.arange(len(parents))
-        self._law, self._codes = self._rows.visit_law, None
+        members = np.repeat(np.arange(len(self._parents)), copies[self._parents])
+        environment, law, step = self._rows.environment, self._rows.visit_law, self._rows.visit_step[1]
+        self._law, self._codes = law, None
         # A row that may carry several environments stands in several orders, and once in an epoch.
-        self._epoch = int(copies[parents].sum())
-        if self._sampler == "per-environment" and self._rows.environment is not None:
-            carried, law = self._carried(self._rows.environment)
+        self._epoch = len(members)
+        if self._sampler == "per-environment" and environment is not None:
+            law = np.ones((self.n, 1)) if law is None or not step else law
+            carried = environment[:, None] + step * np.arange(law.shape[1])  # by each row under each of its values
             self._codes = np.unique(carried[law > 0])
             # How likely a visit of each row is to be one of the environment; its value is then the one that makes it so.
             likely = [np.where(carried == code, law, 0.0).sum(axis=1) for code in self._codes]
             self._orders = [
-                self._order(all_rows[share[parents] > 0], weight * share, copies, parents, (*names, int(code)), "epoch")
+                self._order(members[share[self._parents[members]] > 0], weight * share, "epoch", int(code))
                 for code, share in zip(self._codes, likely, strict=True)
             ]
         else:
-            self._orders = [self._order(all_rows, weight, copies, parents, names, self._sampler)]
+            self._orders = [self._order(members, weight, self._sampler)]
         share, rest = divmod(self._settings.batch, len(self._orders))
         self._shares = [share + (place < rest) for place in range(len(self._orders))]
 
-    def _carried(self, environment: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The environments that each row may carry, int64 [n, V], and how likely a visit shows each, float64 [n, V]."""
-        law, step = self._rows.visit_law, self._rows.visit_step[1]
-        if law is None or not step:
-            return environment[:, None], np.ones((self.n, 1))
-        return environment[:, None] + step * np.arange(law.shape[1]), law
-
-    def _order(
-        self,
-        members: NDArray[np.int64],
-        weight: NDArray[np.float64],
-        copies: NDArray[np.int64],
-        parents: NDArray[np.int64],
-        names: tuple[object, ...],
-        sampler: str,
-    ) -> Order:
-        members = np.repeat(members, copies[parents[members]])
-        kept = parents[members]
+    def _order(self, members: NDArray[np.int64], weight: NDArray[np.float64], sampler: str, *code: int) -> Order:
+        kept = self._parents[members]
         if not weight[kept].sum() > 0:
-            of = "" if len(names) == 2 else f" of environment {self._rows.environment_names[int(str(names[2]))]!r}"
+            of = f" of environment {self._rows.environment_names[code[0]]!r}" if code else ""
+            stage = self._stage.name
             # Of the study's sampler alone `check_run` speaks before, by name.
-            raise DataError(f"every training row{of} has weight 0 by the study's sampler and by the method's stage {names[1]!r}")
+            raise DataError(f"every training row{of} has weight 0 by the study's sampler and by the method's stage {stage!r}")
         weight, group = weight[kept], self._rows.group[kept]
         if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
             # Groups are those of a row under a value: their shares are kept by the rows' weights and the laws of their values.
             weight, law = even_groups(weight, group, self._law[kept], self._rows.visit_step[0])
             self._law, sampler = self._law.copy(), "epoch"
             self._law[kept] = law
-        return Order(members, row_weights(weight, group, sampler), self._seed, *names)
+        return Order(members, row_weights(weight, group, sampler), self._seed, "order", self._stage.name, *code)
 
     def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch]; and the epoch of the first."""

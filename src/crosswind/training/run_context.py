@@ -128,8 +128,7 @@ class LoopContext:
         with autocast(self._settings):
             found = loss()
         self._optimisers[name].step(found.total, self.batch)
-        for key, value in found.state.items():
-            self.state[key] = value.detach()
+        self.state.update({key: value.detach() for key, value in found.state.items()})
         return found
 
     def reset(self, name: str) -> None:
@@ -161,13 +160,8 @@ class LoopContext:
             return _plain(torch.cat(evaluated({"model": model}, self._settings.precision, passed)))
 
     def _base_model(self) -> Model:
-        # Told apart from the method's own copies: asking for it must not move the weights that later copies begin with.
-        copies, self._copies = self._copies, 0
-        try:
-            model = self._make_model(base=True)
-        finally:
-            self._copies = copies
-        return self._placed(model)
+        model: Model = self._placed(self._make_model(base=True))
+        return model
 
     # -- what the loop calls -----------------------------------------------------------------------------------------------
 
@@ -215,10 +209,8 @@ class LoopContext:
         """Take networks and state from what `weights` gave."""
         whole = {**self.frozen(), **tensors}
         for name, module in self.modules.items():
-            prefix = f"module/{name}/"
-            module.load_state_dict({key.removeprefix(prefix): value for key, value in whole.items() if key.startswith(prefix)})
-        state = {key.removeprefix("state/"): value for key, value in tensors.items() if key.startswith("state/")}
-        self.state = {key: value.clone().to(self._settings.device) for key, value in state.items()}
+            module.load_state_dict(_below(whole, f"module/{name}/"))
+        self.state = {key: value.clone().to(self._settings.device) for key, value in _below(tensors, "state/").items()}
 
     def _all(self) -> dict[str, Tensor]:
         out = {f"module/{name}/{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()}
@@ -232,8 +224,7 @@ class LoopContext:
     def load_gathered(self, tensors: Mapping[str, Tensor]) -> None:
         """Take it back."""
         for name, optimiser in self._optimisers.items():
-            prefix = f"optimiser/{name}/"
-            optimiser.restore({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+            optimiser.restore(_below(tensors, f"optimiser/{name}/"))
 
     def _make_model(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
         own = self.info.class_names or unnamed(self.info.n_classes)
@@ -243,7 +234,7 @@ class LoopContext:
             self.info.input,
             own if n_classes is None else unnamed(n_classes),
             self.seed,
-            copy=self._copies,
+            copy=0 if base else self._copies,  # of a base all weights are replaced
             channels_last=self._settings.channels_last,
         )
         if not base:
@@ -251,8 +242,7 @@ class LoopContext:
             return model
         if self._base is None:
             raise NeedsError("the method asks for a base run's weights but declares no base run")
-        prefix = "model."
-        model.load_state_dict({key.removeprefix(prefix): value for key, value in self._base.items() if key.startswith(prefix)})
+        model.load_state_dict(_below(self._base, "model."))
         return model
 
     def _placed(self, module: Any) -> Any:
@@ -262,6 +252,10 @@ class LoopContext:
         if self._settings.channels_last:
             module.to(memory_format=torch.channels_last)
         return module
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 def _places(rows: Tensor | None) -> np.ndarray | None:
