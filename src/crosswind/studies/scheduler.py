@@ -83,14 +83,14 @@ def drive(
     """Execute what is not done of `jobs`, which the store knows already (`Store.add_plan`).
 
     `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a folder for traces of the first
-    run of every data set, model and method that is executed. Raises `InputError` for needs that are
-    missing or go in a circle; `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number,
-    on SIGINT, SIGTERM and SIGHUP. However it ends, what was running is pending again.
+    run of every data set, model and method that is executed. Raises `InputError` for needs that are missing or go in a circle;
+    `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number, on SIGINT, SIGTERM and
+    SIGHUP. However it ends, what was running is pending again.
     """
     driver = Driver.current()
     recorder = RunRecorder(store, driver)
     try:
-        work = _Work(recorder, jobs, engine, on_event, time_limit, None if profile is None else Traces(profile))
+        work = _Work(recorder, jobs, engine, on_event, time_limit, Traces(profile))
         with _Interrupts(engine.interruptible) as interrupts, recorder.beating():
             recorder.enter()
             try:
@@ -115,7 +115,7 @@ class _Work:
         engine: Engine,
         on_event: Callable[[Progress], None] | None,
         time_limit: float | None,
-        traces: Traces | None,
+        traces: Traces,
     ) -> None:
         self.recorder, self.store, self.engine = recorder, recorder.store, engine
         self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
@@ -168,7 +168,7 @@ class _Work:
         ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
         finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
-        traced = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
+        traced = tuple(self.traces.written), tuple(self.traces.troubles)
         return Summary(finished, diverged, failed, self.executed, seconds, busy, *traced, self.stopped)
 
     def _look_at_start(self, retry_failed: bool) -> None:
@@ -207,10 +207,9 @@ class _Work:
             else:
                 self.status[key] = "running"
                 self.active[key] = time.monotonic()
-                trace = None if self.traces is None else self.traces.path(job)
                 following = [self._task(self.jobs[name], self._go(key)) for name in self._followers(key)]
-                task = replace(self._task(job), limit=self.time_limit, profile=trace, following=following)
-                self.engine.submit(task)
+                more: dict[str, Any] = {"limit": self.time_limit, "profile": self.traces.path(job), "following": following}
+                self.engine.submit(replace(self._task(job), **more))
                 self._tell(key, "started")
 
     def _followers(self, key: str) -> list[str]:
@@ -242,7 +241,7 @@ class _Work:
         del self.active[key]
         self.executed += self._counts(key)
         self.busy += event.seconds
-        if self.traces is not None and event.kind != "lost":
+        if event.kind != "lost":
             self.traces.ended(self.jobs[key], event.result if event.kind == "finished" else None)
         if event.kind == "finished":
             self._record(event)

@@ -12,9 +12,9 @@ from crosswind.core.types import Job
 
 
 class Traces:
-    """The traces of one drive: files in `folder`, named after data set, model and method."""
+    """The traces of one drive: files in `folder`, named after data set, model and method; None: nothing is traced."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.written: list[str] = []
         self.troubles: list[str] = []
         self._folder = folder
@@ -24,7 +24,7 @@ class Traces:
     def path(self, run: Job) -> str | None:
         """Where a trace of the run goes, without its suffix; None where another run of its kind was chosen."""
         kind = _kind(run)
-        if self._chosen.setdefault(kind, run.key) != run.key:
+        if self._folder is None or self._chosen.setdefault(kind, run.key) != run.key:
             return None
         if kind not in self._names:
             plain = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join(kind)).strip("-.")[:120] or "run"
