@@ -211,7 +211,7 @@ class Store:
             raise StoreError(f"{prefix!r} begins the key of more than one run in {self.name} ({some}, ...); write more digits")
         key, out = found[0].key, dict(found[0]._mapping)
         out |= {name: self._value(out[name]) for name in ("spec", "versions", "cost", "warnings", "needs")}
-        out["files"] = self._listed(out["files"]) if out["status"] in DONE else None
+        out["files"] = self._listed(out["files"])
         scored = self._rows(sa.select(scores).where(scores.c.key == key).order_by(scores.c.position))
         out["scores"] = [{"rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)} for row in scored]
         listed = self._rows(sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study))
@@ -298,10 +298,10 @@ class Store:
         return out
 
     def _listed(self, value: str | None) -> dict[str, tuple[int, str]]:
-        found = self._value(value)
+        found = self._value(value, dict | None) or {}
         try:
             return {name: (int(size), str(digest)) for name, (size, digest) in found.items()}
-        except (AttributeError, TypeError, ValueError):
+        except (TypeError, ValueError):
             raise self._damaged(f"the files of a run are {shown(found)}") from None
 
     def _status(self, status: Any, driver: str | None, live: set[str]) -> str:
