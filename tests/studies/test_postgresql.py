@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import sqlalchemy
 from tests.studies.toys import JOB, graph, planned
 
 from crosswind.cli.main import _status
@@ -132,16 +131,6 @@ def test_drivers_that_add_the_same_study_at_once_wait_for_each_other(url, tmp_pa
                 list(threads.map(add, range(len(stores)), stores))
             assert stores[0].counts(f"other{attempt}-3")["total"] == 2000
             assert [run["key"] for run in stores[0].runs(f"same{attempt}")] == [run.key for run in runs]
-
-
-def test_runs_are_added_many_by_one_statement(url, tmp_path):
-    runs = [planned(f"run{i}", padding="x" * 500) for i in range(10_000)]
-    with Store.open(url, tmp_path, create=True) as store:
-        statements = []
-        sqlalchemy.event.listen(store._engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
-        store.add_plan("study", {}, {}, runs)
-        assert 1 <= len(statements) <= 100
-        assert store.counts("study")["pending"] == 10_000
 
 
 def test_what_is_no_store_is_one_sentence(url, server, tmp_path):
