@@ -206,8 +206,7 @@ class TrainingRows:
 
     def _with_extra(self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None) -> Tensor:
         """`values` of a batch with those of the stage's `extra` examples at their places: inputs or labels."""
-        places = np.flatnonzero(members >= self.n)
-        if extra is not None and len(places):
+        if extra is not None and len(places := np.flatnonzero(members >= self.n)):
             made = extra[torch.from_numpy(members[places] - self.n)].to(self._device)
             made = normalised(made, values.dtype, self._settings.channels_last) if values.is_floating_point() else made
             values[on_device(places, self._device)] = made
