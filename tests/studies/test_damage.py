@@ -79,7 +79,7 @@ def study(tmp_path):
 def test_every_kind_of_damage_is_noticed(kind, study, capsys):
     chance = random.Random(kind)
     out, runs, files = study
-    assert found_by("check", out, capsys) == (0, {"jobs": 12, "without_checksums": 0, "damaged": [], "undone": 0})
+    assert found_by("check", out, capsys) == (0, {"jobs": 12, "damaged": [], "undone": 0})
     struck, other = chance.sample([run.key for run in runs], 2)
     DAMAGE[kind](files[struck], files[other])
     expected = {struck, other} if kind == "swap" else {struck}
@@ -148,26 +148,6 @@ def test_what_was_written_after_the_end_of_a_run_is_no_part_of_it(study, capsys)
     for path in files.values():
         (path.parent / "notes.txt").write_text("mine")
     assert found_by("check", out, capsys)[0] == 0
-
-
-def test_a_store_of_before_checksums_is_read_and_checked(study, capsys, tmp_path):
-    out, runs, files = study
-    with Store.open(out, create=True) as store, store.transaction() as connection:
-        for column in ("files", "cause", "kind", "needs"):
-            connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
-        connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE name = 'schema'")
-    before = (out / "store.sqlite").read_bytes()
-    delete_the_folder(files[runs[0].key], None)
-    status, found = found_by("check", out, capsys)
-    assert status == 1 and found["without_checksums"] == 12
-    assert [(item["key"], item["faults"]) for item in found["damaged"]] == [(runs[0].key, ["its folder is gone"])]
-    assert found_by("status", out, capsys)[0] == 0
-    assert (out / "store.sqlite").read_bytes() == before, "reading brings no store up to date"
-    more = planned("more")
-    assert done(out, [*runs, more])[0].executed == 1
-    assert found_by("check", out, capsys, "--repair")[1]["undone"] == 1
-    assert done(out, [*runs, more])[0].executed == 1
-    assert found_by("check", out, capsys) == (0, {"jobs": 13, "without_checksums": 11, "damaged": [], "undone": 0})
 
 
 def test_an_entry_that_lists_no_files_is_a_damaged_store(study, capsys):

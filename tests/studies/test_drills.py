@@ -269,26 +269,3 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
         assert {run["attempts"] for run in store.runs("drill")} == {1}, "a run was done twice"
     assert numbers(out) == numbers(calm)
     assert os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
-
-
-@rounds()
-def test_a_store_of_an_older_schema(number: int, tmp_path: Path, calm: Path) -> None:
-    chance = random.Random(number)
-    part = {"seeds": chance.choice([[0], [1]]), "methods": chance.choice([{"erm": {}}, {"erm": {}, "groupdro": {}}])}
-    out = tmp_path / "out"
-    cw.run_study({**STUDY, **part}, out)
-    before, expected = ended(out), numbers(calm)
-    with Store.open(out, create=True) as store, store.transaction() as connection:
-        # Before, a run was one job; keys of then are of no plan of now.
-        connection.exec_driver_sql("DELETE FROM runs WHERE kind <> 'score'")
-        connection.exec_driver_sql("DELETE FROM study_runs WHERE key NOT IN (SELECT key FROM runs)")
-        for table in ("runs", "study_runs", "scores"):
-            connection.exec_driver_sql(f"UPDATE {table} SET key = 'old' || key")
-        for column in ("kind", "needs"):
-            connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
-        connection.exec_driver_sql("UPDATE meta SET value = '2' WHERE name = 'schema'")
-    assert ended(out) == {f"old{key}": when for key, when in before.items()}, "read as it is, in memory"
-    results = cw.run_study(STUDY, out)
-    assert results.summary.finished == 8 and results.summary.executed == 8
-    assert "Accuracy on test" in str(results)
-    assert numbers(out) == expected

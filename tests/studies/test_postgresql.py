@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import sqlalchemy
 from tests.studies.toys import JOB, graph, planned
 
 from crosswind.cli.main import _status
@@ -84,7 +83,7 @@ def test_a_study_runs_and_is_read(url, tmp_path):
     assert (tmp_path / "out" / "artifacts").is_dir()
 
 
-def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsys):
+def test_files_are_checked(url, tmp_path, capsys):
     runs, out = [planned("a"), planned("b")], tmp_path / "out"
     with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
         store.add_plan("toys", {}, {}, runs)
@@ -94,16 +93,6 @@ def test_files_are_checked_and_an_older_store_is_brought_up(url, tmp_path, capsy
         assert "1 jobs are pending again" in capsys.readouterr().out
         assert _status(["check", url]) == 2 and _status(["status", url]) == 0
         capsys.readouterr()
-        with store.transaction() as connection:
-            for column in ("files", "cause", "kind", "needs"):
-                connection.exec_driver_sql(f"ALTER TABLE runs DROP COLUMN {column}")
-            connection.execute(database.meta.update().values(value="1"))
-    with pytest.raises(StoreError, match=f"the next `crosswind run` into it brings it to schema {database.SCHEMA}"):
-        Store.open(url)
-    with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
-        assert drive(store, runs, engine).executed == 1
-        assert [listed is None for listed in store.files("toys").values()] == [True, False]
-        assert [run["kind"] for run in store.runs("toys")] == ["score", "score"]
 
 
 def test_three_drivers_share_the_work(url, tmp_path):
@@ -142,16 +131,6 @@ def test_drivers_that_add_the_same_study_at_once_wait_for_each_other(url, tmp_pa
                 list(threads.map(add, range(len(stores)), stores))
             assert stores[0].counts(f"other{attempt}-3")["total"] == 2000
             assert [run["key"] for run in stores[0].runs(f"same{attempt}")] == [run.key for run in runs]
-
-
-def test_runs_are_added_many_by_one_statement(url, tmp_path):
-    runs = [planned(f"run{i}", padding="x" * 500) for i in range(10_000)]
-    with Store.open(url, tmp_path, create=True) as store:
-        statements = []
-        sqlalchemy.event.listen(store._engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
-        store.add_plan("study", {}, {}, runs)
-        assert 1 <= len(statements) <= 100
-        assert store.counts("study")["pending"] == 10_000
 
 
 def test_what_is_no_store_is_one_sentence(url, server, tmp_path):

@@ -79,7 +79,7 @@ def test_names_are_safe_and_differ() -> None:
     runs = [run_of("1", "a/b"), run_of("2", "a b"), run_of("3", "A-B"), run_of("4", "../../x"), run_of("5", "é" * 300)]
     runs += [run_of("6", "erm (base)", role="base"), run_of("7", "x" * 300), run_of("8", "X x"), run_of("9", "x X")]
     runs.append(Job("10", {}, {"method": "..", "seed": 0}))
-    traces = Traces(Path("/folder"), runs)
+    traces = Traces(Path("/folder"))
     paths = [str(traces.path(run)) for run in runs]
     assert paths[:4] == ["/folder/d-m-a-b", "/folder/d-m-a-b-2", "/folder/d-m-A-B-3", "/folder/d-m-..-..-x"]
     assert len({path.lower() for path in paths}) == len(paths)
@@ -89,7 +89,7 @@ def test_names_are_safe_and_differ() -> None:
 
 def test_after_a_failure_the_next_of_the_kind_is_traced() -> None:
     first, second, third = (run_of(key, "erm", seed=seed) for seed, key in enumerate("123"))
-    traces = Traces(Path("/folder"), [first, second, third])
+    traces = Traces(Path("/folder"))
     assert traces.path(first) is not None and traces.path(second) is None
     assert traces.path(first) is not None, "its worker died: it is tried again"
     traces.ended(second, {"status": "finished"})

@@ -104,6 +104,11 @@ def execute(_, spec, place):
     return {"status": "diverged" if does == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
 
 
+def healed(kind, spec, place):
+    """Whatever the spec says, it works now."""
+    return execute(kind, {**spec, "does": "work"}, place)
+
+
 def log(spec, word):
     if "log" in spec:
         line = f"{word} {spec['name']} {os.getpid()}\n".encode()

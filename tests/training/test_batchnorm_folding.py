@@ -159,21 +159,10 @@ class Weighted(nn.Conv2d):
         return self._conv_forward(x, self.weight * 2, self.bias)
 
 
-def with_hook() -> nn.Module:
+def changed(change: Callable[[Any, Any], object]) -> nn.Module:
+    """A convolution and its norm, changed."""
     made = nn.Sequential(conv(), nn.BatchNorm2d(4))
-    made[0].register_forward_hook(lambda part, inputs, output: output + 1)
-    return made
-
-
-def with_replaced_forward() -> nn.Module:
-    made = nn.Sequential(conv(), nn.BatchNorm2d(4))
-    made[0].forward = lambda x: torch.cat([x, x[:, :1]], 1)  # type: ignore[method-assign]
-    return made
-
-
-def with_replaced_norm() -> nn.Module:
-    made = nn.Sequential(conv(), nn.BatchNorm2d(4))
-    made[1].forward = lambda x: x - 1  # type: ignore[method-assign]
+    change(*made)
     return made
 
 
@@ -209,9 +198,12 @@ ODD: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "statistics of the batch": (lambda: nn.Sequential(conv(), nn.BatchNorm2d(4, track_running_stats=False)), 0),
     "shared convolution": (shared_convolution, 1),
     "shared norm": (shared_norm, 0),
-    "a hook": (with_hook, 0),
-    "a replaced forward": (with_replaced_forward, 0),
-    "a replaced norm": (with_replaced_norm, 0),
+    "a hook": (lambda: changed(lambda conv, _: conv.register_forward_hook(lambda part, inputs, output: output + 1)), 0),
+    "a replaced forward": (
+        lambda: changed(lambda conv, _: setattr(conv, "forward", lambda x: torch.cat([x, x[:, :1]], 1))),
+        0,
+    ),
+    "a replaced norm": (lambda: changed(lambda _, norm: setattr(norm, "forward", lambda x: x - 1)), 0),
     "a class of its own": (lambda: nn.Sequential(Weighted(3, 4, 3), nn.BatchNorm2d(4)), 0),
     "weight norm": (lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(conv()), nn.BatchNorm2d(4)), 0),
     "something between": (lambda: nn.Sequential(conv(), nn.ReLU(), nn.BatchNorm2d(4)), 0),

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.seeds import stream, torch_seed
-from crosswind.training.linear_probes import Probes, linear_probe, logistic_probes, train_probes
+from crosswind.training.linear_probes import Probes, logistic_probes, train_probes
 from crosswind.training.many_networks import Member, Stack, train_stack
-from crosswind.training.settings import TrainingSettings
 
 ROWS, WIDTH, CLASSES = 60, 7, 3
 
@@ -83,12 +82,11 @@ def test_seeds_of_unequal_numbers_and_labels_of_each_head() -> None:
         assert torch.allclose(heads.weight[place], own.weight, atol=1e-6), place
 
 
-def test_one_probe_of_the_settings_longer_than_what_is_made_ready_at_once() -> None:
+def test_a_probe_that_is_trained_longer_than_what_is_made_ready_at_once() -> None:
     features, y = world()
-    settings = TrainingSettings(steps=150, batch=16, lr=1e-2)
-    weight, bias = linear_probe(features, y, CLASSES, settings, 0)
+    found = train_probes(features, y, CLASSES, members()[:1], steps=150, batch=16)
     own = alone(features, y, members()[0], 150, 16)
-    assert torch.allclose(weight, own.weight, atol=1e-10) and torch.allclose(bias, own.bias, atol=1e-10)
+    assert torch.allclose(found.weight[0], own.weight, atol=1e-10) and torch.allclose(found.bias[0], own.bias, atol=1e-10)
 
 
 def test_losses_and_networks_come_back_in_the_order_of_the_members() -> None:

@@ -141,7 +141,7 @@ def test_waits_for_batches_and_the_disk_are_no_data_seconds(monkeypatch: pytest.
     made = TrainingRows.batch
 
     def slow(self: TrainingRows, step: int, length: int) -> Any:
-        self.waited += 1e3  # more than there was: all of it was waiting
+        self._inputs._waited += 1e3  # more than there was: all of it was waiting
         return made(self, step, length)
 
     monkeypatch.setattr(TrainingRows, "batch", slow)

@@ -91,17 +91,14 @@ def check_command(
     if repair and damaged:
         with Store.open(where, out, create=True) as store:
             undone = store.undo(damaged)
-    unrecorded = sum(listed is None for listed in files.values())
     if as_json:
         found = [{"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()]
-        print_json({"jobs": len(files), "without_checksums": unrecorded, "damaged": found, "undone": undone})
+        print_json({"jobs": len(files), "damaged": found, "undone": undone})
         return 1 if damaged else 0
     typer.echo(f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or damaged")
     for key, faults in damaged.items():
         words = " ".join(str(value) for value in labels[key][0].values()) if labels[key] else "in no study"
         typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
-    if unrecorded:
-        typer.echo(f"{unrecorded:,} are of before checksums were kept: only whether they have a folder was looked at")
     if undone:
         typer.echo(f"{undone:,} jobs are pending again; the next crosswind run does them")
     elif damaged:

@@ -62,14 +62,11 @@ def listing(folder: Path) -> dict[str, tuple[int, str]]:
     return {path.relative_to(folder).as_posix(): (path.stat().st_size, file_hash(path)) for path in found}
 
 
-def faults(folder: Path, listed: Mapping[str, Any] | None, read: bool) -> list[str]:
+def faults(folder: Path, listed: Mapping[str, Any], read: bool) -> list[str]:
     """What is wrong with the files of a run in `folder`, which `listing` gave; each half a sentence, none where all is well.
 
-    Without `read` only their sizes are looked at. `listed` None, from an old store: whether the folder is there. A link is not what
-    a run left, whatever it leads to; other files are nobody's business.
+    Without `read` only their sizes are looked at. A link is not what a run left, whatever it leads to.
     """
-    if listed is None:
-        return [] if folder.is_dir() else ["its folder is gone"]
     found = ((name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items())
     return [f"{name} {fault}" for name, fault in found if fault]
 
@@ -99,12 +96,8 @@ def sync_tree(folder: Path) -> None:
 def publish(staged: Path, final: Path) -> None:
     """Move the folder `staged` to `final` in one step, replacing what an unrecorded earlier try left there."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(final):
-        # A folder that is not empty cannot be replaced in one step; the run is not recorded yet, so nobody reads the gap.
-        old = staged.with_name(f"{staged.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(final, old)
-        shutil.rmtree(old, ignore_errors=True)
+    # A folder that is not empty cannot be replaced in one step; the run is not recorded yet, so nobody reads the gap.
+    shutil.rmtree(final, ignore_errors=True)
     os.rename(staged, final)
     sync(final.parent)
 
@@ -130,8 +123,6 @@ def _names_in(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:

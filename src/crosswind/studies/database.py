@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.pool import QueuePool, StaticPool
 
 from crosswind.core.errors import StoreError, one_line
 from crosswind.core.files import check_file
@@ -24,116 +22,102 @@ from crosswind.core.files import check_file
 SCHEMA = 3
 """The version of the tables below, kept in `meta`."""
 
-
-MIGRATIONS: Mapping[int, Sequence[str]] = {
-    1: ("ALTER TABLE runs ADD COLUMN cause TEXT", "ALTER TABLE runs ADD COLUMN files TEXT"),
-    2: (  # a run of before was training, predictions and scores in one: a row of the tables
-        "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'score'",
-        "ALTER TABLE runs ADD COLUMN needs TEXT NOT NULL DEFAULT '[]'",
-    ),
-}
-"""The statements that make the tables of version `n` those of `n + 1`."""
-
 BUSY_SECONDS = 30.0
 
 _METADATA = sa.MetaData()
 
 
-def _text(name: str, *, nullable: bool = False, **more: Any) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=nullable, **more)
+def _columns(kind: Any, *names: str, **more: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, **{"nullable": False, **more}) for name in names]
 
 
-def _number(name: str, *, nullable: bool = False) -> sa.Column[float]:
-    return sa.Column(name, sa.Double, nullable=nullable)
+_key = partial(_columns, primary_key=True)
+_maybe = partial(_columns, nullable=True)
+_text, _number = partial(_columns, sa.Text), partial(_columns, sa.Double)
 
-
-def _key(name: str, kind: Any = sa.Text) -> sa.Column[Any]:
-    return sa.Column(name, kind, primary_key=True)
-
-
-meta = sa.Table("meta", _METADATA, _key("name"), _text("value"))
+meta = sa.Table("meta", _METADATA, *_key(sa.Text, "name"), *_text("value"))
 
 drivers = sa.Table(
     "drivers",
     _METADATA,
-    _key("id"),
-    _text("host"),
-    sa.Column("pid", sa.Integer, nullable=False),
-    _text("start"),
-    _number("heartbeat"),
+    *_key(sa.Text, "id"),
+    *_text("host"),
+    *_columns(sa.Integer, "pid"),
+    *_text("start"),
+    *_number("heartbeat"),
 )
 
-studies = sa.Table("studies", _METADATA, _key("name"), _text("given"), _text("resolved"), _number("created"))
+studies = sa.Table("studies", _METADATA, *_key(sa.Text, "name"), *_text("given", "resolved"), *_number("created"))
 
 study_runs = sa.Table(
-    "study_runs", _METADATA, _key("study"), _key("position", sa.Integer), _text("key", index=True), _text("labels")
+    "study_runs",
+    _METADATA,
+    *_key(sa.Text, "study"),
+    *_key(sa.Integer, "position"),
+    *_text("key", index=True),
+    *_text("labels"),
 )
 
 # The jobs of all studies. `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed job that
-# this one needs, `cause` what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one; NULL
-# from before schema 2.
+# this one needs, `cause` what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one.
 runs = sa.Table(
     "runs",
     _METADATA,
-    _key("key"),
-    _text("spec"),
-    _text("status", server_default="pending", index=True),
-    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    *(_text(name, nullable=True) for name in ("reason", "detail", "blocked_by", "driver", "worker")),
-    *(_number(name, nullable=True) for name in ("started", "finished", "seconds")),
-    *(_text(name, nullable=True) for name in ("versions", "cost", "warnings", "cause", "files")),
-    _text("kind", server_default="score"),
-    _text("needs", server_default="[]"),
+    *_key(sa.Text, "key"),
+    *_text("spec"),
+    *_text("status", server_default="pending", index=True),
+    *_columns(sa.Integer, "attempts", server_default="0"),
+    *_maybe(sa.Text, "reason", "detail", "blocked_by", "driver", "worker"),
+    *_maybe(sa.Double, "started", "finished", "seconds"),
+    *_maybe(sa.Text, "versions", "cost", "warnings", "cause", "files"),
+    *_text("kind", server_default="score"),
+    *_text("needs", server_default="[]"),
     sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
 )
 
-scores = sa.Table("scores", _METADATA, _key("key"), _key("position", sa.Integer), _text("rule"), _text("set"), _text("metrics"))
+scores = sa.Table("scores", _METADATA, *_key(sa.Text, "key"), *_key(sa.Integer, "position"), *_text("rule", "set", "metrics"))
 
 
 def open_database(where: Path | str, name: str, create: bool) -> sa.Engine:
     """An engine for the SQLite file or the PostgreSQL URL `where`, for reading only unless `create`; `name` is what errors say.
 
-    The tables are there and of this version: with `create` they are made or migrated. Raises `StoreError`.
+    The tables are there and of this version; with `create` they are made. Raises `StoreError`.
     """
     engine = _postgresql(where) if isinstance(where, str) else _sqlite(where, create)
-    try:
-        _prepare(engine, name, create)
-    except BaseException:
-        engine.dispose()
-        raise
-    return engine
 
-
-def _prepare(engine: sa.Engine, name: str, create: bool) -> None:
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         # SQLite takes the write lock at once: a transaction that reads first and locks later fails when another came between.
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE" if create else "BEGIN")
 
-    with sentences(name), engine.begin() as connection:
-        if create and engine.dialect.name == "postgresql":
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7239847523)"))  # two may make the tables at once
-        present = set(sa.inspect(connection).get_table_names())
-        if not present and create:
-            _METADATA.create_all(connection)
-            connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
-            return
-        schema = sa.select(meta.c.value).where(meta.c.name == "schema")
-        found = connection.execute(schema).scalar() if "meta" in present else None
-        if found is None or not str(found).isdecimal():
-            raise StoreError(f"{name} is a database, but not a Crosswind store")
-        version = int(found)
-        if version > SCHEMA:
-            raise StoreError(f"{name} was written by a newer Crosswind (schema {version}, here {SCHEMA}); update Crosswind")
-        if version < min(MIGRATIONS):
-            raise StoreError(f"{name} has schema {version}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
-        if version < SCHEMA and not create and not isinstance(engine.pool, StaticPool):  # SQLite's is a copy then
-            raise StoreError(f"{name} has the old schema {version}; the next `crosswind run` into it brings it to schema {SCHEMA}")
-        for statement in (statement for step in range(version, SCHEMA) for statement in MIGRATIONS[step]):
-            connection.exec_driver_sql(statement)
-        if version < SCHEMA:
-            connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
+    try:
+        with sentences(name), engine.begin() as connection:
+            _check_tables(connection, name, create)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _check_tables(connection: sa.Connection, name: str, create: bool) -> None:
+    if create and connection.dialect.name == "postgresql":
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(7239847523)"))  # two may make the tables at once
+    present = set(sa.inspect(connection).get_table_names())
+    if not present and create:
+        _METADATA.create_all(connection)
+        connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
+        return
+    if not present:  # or its tables are being made
+        raise StoreError(f"{name} is empty, so not a Crosswind store")
+    schema = sa.select(meta.c.value).where(meta.c.name == "schema")
+    found = connection.execute(schema).scalar() if "meta" in present else None
+    if found is None or not str(found).isdecimal():
+        raise StoreError(f"{name} is a database, but not a Crosswind store")
+    if int(found) > SCHEMA:
+        raise StoreError(f"{name} was written by a newer Crosswind (schema {found}, here {SCHEMA}); update Crosswind")
+    if int(found) < SCHEMA:
+        raise StoreError(f"{name} has schema {found}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
 
 
 @contextlib.contextmanager
@@ -187,74 +171,37 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
     with sentences(str(path)):
         if path.is_dir():
             raise StoreError(f"{path} is a folder where the store's file should be")
+        head = b""
         if path.exists():
             check_file(path)
-        if create:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.access(path.parent, os.W_OK):
-                on_a_disk = os.statvfs(path.parent).f_flag & os.ST_RDONLY
-                raise StoreError(f"{path} cannot be written: {'its disk is read-only here' if on_a_disk else 'no permission'}")
-            if not path.exists():
-                _make(path)
-            _sweep(path)
-        elif not path.exists():
-            raise StoreError(f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one")
-        if path.exists():
             with path.open("rb") as file:
                 head = file.read(16)
             if (head or not create) and head != b"SQLite format 3\0":
                 raise StoreError(f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind store")
-            if create and head:
-                _refuse_foreign(path)
-        connect, in_memory = (partial(_writing, path), False) if create else _reading(path)
-        if not in_memory:
-            connect().close()  # tried here, so that what is wrong with the file is known before any table is read
-    # A copy in memory lives as long as its one connection.
-    pool = StaticPool if in_memory else QueuePool
+        elif not create:
+            raise StoreError(f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one")
+        if not create:
+            return _reading(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            on_a_disk = os.statvfs(path.parent).f_flag & os.ST_RDONLY
+            raise StoreError(f"{path} cannot be written: {'its disk is read-only here' if on_a_disk else 'no permission'}")
+        if head:
+            _refuse_foreign(path)
+        _writing(path).close()  # tried here, so that what is wrong with the file is known before any table is read
+    return _engine(partial(_writing, path))
+
+
+def _engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool] = sa.QueuePool) -> sa.Engine:
     return sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=pool)
-
-
-def _make(path: Path) -> None:
-    """Make the file with its tables under another name first, so that a kill leaves a whole store or none.
-
-    Not in WAL mode: a commit is then in the file itself. From a WAL it gets there at the close, which says nothing when the disk is
-    full, and the name that the store is given is not the one that the WAL belongs to.
-    """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(partial, "mode=rwc"), poolclass=StaticPool)
-        _prepare(engine, str(path), True)
-        engine.dispose()
-        try:
-            os.link(partial, path)
-        except FileExistsError:
-            pass  # another driver was first
-        except OSError:
-            os.replace(partial, path)  # a file system without links
-    finally:
-        for left in path.parent.glob(f"{partial.name}*"):
-            left.unlink(missing_ok=True)
-
-
-def _sweep(path: Path) -> None:
-    """Remove what a kill in `_make` left: a second name of the store, or what nobody has touched for an hour."""
-    for left in path.parent.glob(f".{path.name}.*.partial*"):
-        with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
-            state = left.stat()
-            if state.st_nlink > 1 or time.time() - state.st_mtime > 3600:
-                left.unlink()
 
 
 def _refuse_foreign(path: Path) -> None:
     """Leave a database that is not ours untouched: already the change to WAL would be written into it."""
     with contextlib.closing(_connect(path, "mode=rw")) as connection:
-        tables = _tables(connection)
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and not {"meta", "runs"} <= tables:
         raise StoreError(f"{path} is a database, but not a Crosswind store")
-
-
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _writing(path: Path) -> sqlite3.Connection:
@@ -266,8 +213,8 @@ def _writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
-    """How to read a store that others may write, in a folder that may not be writable; and whether it is a copy in memory."""
+def _reading(path: Path) -> sa.Engine:
+    """Reads a store that others may write, in a folder that may not be writable."""
     beside = path.with_name(path.name + "-wal")
     tried: list[str] = []
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
@@ -275,42 +222,29 @@ def _reading(path: Path) -> tuple[Callable[[], sqlite3.Connection], bool]:
     tried.append("mode=ro")
     if not beside.exists() or beside.stat().st_size == 0:
         tried.append("mode=ro&immutable=1")  # no room for that index, and no WAL either: the file is all there is
-    failed: sqlite3.OperationalError | None = None
+    failed = sqlite3.OperationalError()
     for options in tried:
         try:
-            with contextlib.closing(_connect(path, options)) as connection:
-                if _is_old(connection):  # read as it would be after its migration, which is the next writer's
-                    return _copied(connection), True
+            _connect(path, options).close()
         except sqlite3.OperationalError as error:
             # No room for the index: in a folder that is read-only, or (an I/O error) on a disk that is full to the last block.
             if not any(words in str(error) for words in ("unable to open", "readonly", "disk I/O error", "disk is full")):
                 raise
             failed = error
         else:
-            return partial(_connect, path, options), False
+            return _engine(partial(_connect, path, options))
     if not os.access(path, os.R_OK):
         raise StoreError(f"{path} cannot be opened: no permission to read it")
-    if failed is not None and tried[-1].endswith("immutable=1"):
+    if tried[-1].endswith("immutable=1"):
         raise failed
-    # A WAL with content but no room for its index: read a copy of both.
-    with tempfile.TemporaryDirectory(prefix="crosswind-store-") as folder:
-        copy = Path(folder, path.name)
-        shutil.copyfile(path, copy)
-        shutil.copyfile(beside, copy.with_name(beside.name))
-        with contextlib.closing(_connect(copy, "mode=rw")) as connection:
-            return _copied(connection), True
-
-
-def _copied(connection: sqlite3.Connection) -> Callable[[], sqlite3.Connection]:
+    # A WAL with content but no room for its index: a copy of both is read, in memory, which lives as long as its one connection.
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.backup(memory)
-    return lambda: memory
-
-
-def _is_old(connection: sqlite3.Connection) -> bool:
-    query = "SELECT value FROM meta WHERE name = 'schema'"
-    found = connection.execute(query).fetchone() if "meta" in _tables(connection) else None
-    return found is not None and str(found[0]).isdecimal() and int(found[0]) < SCHEMA
+    with tempfile.TemporaryDirectory(prefix="crosswind-store-") as folder:
+        for file in (path, beside):
+            shutil.copyfile(file, Path(folder, file.name))
+        with contextlib.closing(_connect(Path(folder, path.name), "mode=rw")) as connection:
+            connection.backup(memory)
+    return _engine(lambda: memory, sa.StaticPool)
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:

@@ -99,9 +99,8 @@ class RunRecorder:
         with self.store.transaction() as connection:
             if not self._result(connection, key, result, seconds, worker, self._mine(key)):
                 return False
-            begun = self._begun(connection, key)
             for other, told in following.items():  # nobody can have begun it, since it needs the one that is recorded here
-                self._result(connection, other, told, seconds, worker, _pending([other]).values(begun))
+                self._result(connection, other, told, seconds, worker, self._after(connection, key, [other]))
             # Last before the commit, under the database's lock: a kill in between leaves a job to be done again, whose
             # files replace these; never a finished job without files.
             for name in (key, *following):
@@ -114,18 +113,17 @@ class RunRecorder:
     def _result(
         self, connection: sa.Connection, key: str, result: Mapping[str, Any], seconds: float, worker: str, whose: sa.Update
     ) -> bool:
+        empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
+        values: dict[str, Any] = {name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()}
+        values |= {"status": result["status"], "worker": worker, "seconds": seconds, "reason": result.get("reason"), "detail": ""}
+        if not _end(connection, whose, **values):
+            return False
+        connection.execute(scores.delete().where(scores.c.key == key))
         listed = [
             {"key": key, "position": position, "rule": text(entry["rule"]), "set": text(entry["set"])}
             | {"metrics": plain_json(entry["metrics"])}
             for position, entry in enumerate(result["scores"])
         ]
-        empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
-        values: dict[str, Any] = {name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()}
-        reason = one_line(str(result["reason"])) if result.get("reason") else None
-        values |= {"status": result["status"], "worker": worker, "seconds": seconds, "reason": reason, "detail": ""}
-        if not _end(connection, whose, **values):
-            return False
-        connection.execute(scores.delete().where(scores.c.key == key))
         if listed:
             connection.execute(scores.insert(), listed)
         return True
@@ -143,12 +141,9 @@ class RunRecorder:
         """Record that the job failed, and those `following` it, with the reason in one sentence and the `cause` of an event. False
         when the job is no longer this driver's.
         """
-        values = {"status": "failed", "reason": one_line(reason), "detail": detail, "cause": cause or None, "seconds": seconds}
+        told = {"reason": reason, "detail": detail, "cause": cause or None, "seconds": seconds, "worker": worker}
         with self.store.transaction() as connection:
-            if not _end(connection, self._mine(key), worker=worker, **values):
-                return False
-            _end(connection, _pending(following).values(self._begun(connection, key)), worker=worker, **values)
-            return True
+            return self._fail(connection, key, following, told)
 
     def lost(
         self, key: str, reason: str, detail: str = "", worker: str = "", cause: str = "", following: Sequence[str] = ()
@@ -159,12 +154,16 @@ class RunRecorder:
         told = {"detail": detail, "worker": worker}
         with self.store.transaction() as connection:
             left = runs.c.attempts < ATTEMPTS
-            if _end(connection, self._mine(key).where(left), status="pending", reason=one_line(reason), **told):
+            if _end(connection, self._mine(key).where(left), status="pending", reason=reason, **told):
                 return True
-            tried = f"tried {ATTEMPTS} times: {one_line(reason)}"
-            for whose in (self._mine(key), _pending(following).values(self._begun(connection, key))):
-                _end(connection, whose, status="failed", reason=tried, cause=cause or None, **told)
+            self._fail(connection, key, following, {**told, "reason": f"tried {ATTEMPTS} times: {reason}", "cause": cause or None})
             return False
+
+    def _fail(self, connection: sa.Connection, key: str, following: Sequence[str], told: Mapping[str, Any]) -> bool:
+        if not _end(connection, self._mine(key), status="failed", **told):
+            return False
+        _end(connection, self._after(connection, key, following), status="failed", **told)
+        return True
 
     def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:
         """Record as failed the pending runs `keys`, which need, directly or through others, the run `needed`, and `why` they cannot
@@ -196,20 +195,16 @@ class RunRecorder:
             parts = [runs.update().where(runs.c.key.in_(some), chosen).values(values) for some in in_parts(keys)]
             return sum(connection.execute(part).rowcount for part in parts)
 
-    def _begun(self, connection: sa.Connection, key: str) -> dict[str, Any]:
-        """What the jobs that follow `key` have of it: by whom and when it was begun, and how often."""
-        columns = sa.select(runs.c.attempts, runs.c.started, runs.c.driver).where(runs.c.key == key)
-        return dict(connection.execute(columns).one()._mapping)
-
     def _mine(self, key: str) -> sa.Update:
         return runs.update().where(runs.c.key == key, runs.c.driver == self.driver.id, runs.c.status == "running")
 
+    def _after(self, connection: sa.Connection, key: str, following: Sequence[str]) -> sa.Update:
+        """The pending jobs that follow `key`; they are begun when it was, by the same driver, and as often."""
+        begun = connection.execute(sa.select(runs.c.attempts, runs.c.started, runs.c.driver).where(runs.c.key == key)).one()
+        return runs.update().where(runs.c.key.in_(list(following)), runs.c.status == "pending").values(begun._asdict())
 
-def _pending(keys: Sequence[str]) -> sa.Update:
-    return runs.update().where(runs.c.key.in_(list(keys)), runs.c.status == "pending")
 
-
-def _end(connection: sa.Connection, whose: sa.Update, **values: Any) -> bool:
+def _end(connection: sa.Connection, whose: sa.Update, *, reason: str | None, detail: str, **values: Any) -> bool:
     """Write how jobs ended; False where none of `whose` is there any more."""
-    values |= {"reason": text(values["reason"]), "detail": text(values["detail"]) or None, "finished": now(connection)}
+    values |= {"reason": one_line(reason) if reason else None, "detail": text(detail) or None, "finished": now(connection)}
     return connection.execute(whose.values(values)).rowcount > 0

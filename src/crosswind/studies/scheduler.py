@@ -83,14 +83,14 @@ def drive(
     """Execute what is not done of `jobs`, which the store knows already (`Store.add_plan`).
 
     `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a folder for traces of the first
-    run of every data set, model and method that is executed. Raises `InputError` for needs that are
-    missing or go in a circle; `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number,
-    on SIGINT, SIGTERM and SIGHUP. However it ends, what was running is pending again.
+    run of every data set, model and method that is executed. Raises `InputError` for needs that are missing or go in a circle;
+    `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number, on SIGINT, SIGTERM and
+    SIGHUP. However it ends, what was running is pending again.
     """
     driver = Driver.current()
     recorder = RunRecorder(store, driver)
     try:
-        work = _Work(recorder, jobs, engine, on_event, time_limit, None if profile is None else Traces(profile, jobs))
+        work = _Work(recorder, jobs, engine, on_event, time_limit, Traces(profile))
         with _Interrupts(engine.interruptible) as interrupts, recorder.beating():
             recorder.enter()
             try:
@@ -115,24 +115,23 @@ class _Work:
         engine: Engine,
         on_event: Callable[[Progress], None] | None,
         time_limit: float | None,
-        traces: Traces | None,
+        traces: Traces,
     ) -> None:
         self.recorder, self.store, self.engine = recorder, recorder.store, engine
         self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
         self.jobs: dict[str, Job] = {}
-        for job in jobs:
-            self.jobs.setdefault(job.key, job)  # one job may stand in a study twice, under two labels
-        self.position = {key: position for position, key in enumerate(self.jobs)}
-        self.dependents = _dependents(self.jobs, self.store)
         self.following: dict[str, list[str]] = {}  # the jobs that are done right after one, in their order
-        for key, job in self.jobs.items():
-            if job.follows in self.jobs:
-                self.following.setdefault(job.follows, []).append(key)
+        for job in jobs:
+            if self.jobs.setdefault(job.key, job) is job:  # one job may stand in a study twice, under two labels
+                self.following.setdefault(job.follows, []).append(job.key)
+        self.position = {key: position for position, key in enumerate(self.jobs)}
         # What is counted, and told of: the others are steps on the way to these.
         self.rows = {key for key, job in self.jobs.items() if job.kind == ROWS}
-        self.open_needs = {key: {need for need in job.needs if need in self.jobs} for key, job in self.jobs.items()}
+        self.order: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()  # of what is not done
+        self.reached: set[str] = set()  # runs whose needs have all ended
         self.ready: list[tuple[bool, int, str]] = []
         self.again: set[str] = set()
+        self.blocked_by: dict[str, str] = {}
         self.faults: dict[str, list[str]] = {}
         self.stopped = ""
         self.active: dict[str, float] = {}
@@ -144,15 +143,7 @@ class _Work:
 
     def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
         started = time.monotonic()
-        # Last in line, lest a run that fills the disk each time keeps the others from their turn.
-        self.again = {key for key, status in self.store.statuses(self.jobs).items() if status == "failed"}
-        self.recorder.reopen(self.jobs, retry_failed)
-        at_start = self.store.statuses(self.jobs)
-        if unknown := next((key for key in self.jobs if key not in at_start), ""):
-            raise StoreError(f"{self.store.name} does not know the run {unknown}; its plan was not added")
-        self.status = {key: "waiting" for key, status in at_start.items() if status in ("pending", "running")}
-        for key in sorted(self.jobs, key=lambda key: at_start[key] == "failed"):  # the failure of one ends those that wait
-            self._became(key, at_start[key])
+        self._look_at_start(retry_failed)
         self._tell("", f"{self.done} of {len(self.rows)} runs are done already")
         polled = time.monotonic()
         while True:
@@ -177,14 +168,34 @@ class _Work:
         ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
         finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
-        traced = ((), ()) if self.traces is None else (tuple(self.traces.written), tuple(self.traces.troubles))
+        traced = tuple(self.traces.written), tuple(self.traces.troubles)
         return Summary(finished, diverged, failed, self.executed, seconds, busy, *traced, self.stopped)
+
+    def _look_at_start(self, retry_failed: bool) -> None:
+        # Last in line, lest a run that fills the disk each time keeps the others from their turn.
+        self.again = {key for key, status in self.store.statuses(self.jobs).items() if status == "failed"}
+        self.recorder.reopen(self.jobs, retry_failed)
+        needed = {need for job in self.jobs.values() for need in job.needs}
+        at_start = self.store.statuses(needed.union(self.jobs))
+        for key, job in self.jobs.items():
+            if key not in at_start:
+                raise StoreError(f"{self.store.name} does not know the run {key}; its plan was not added")
+            for need in job.needs:
+                if need not in self.jobs and at_start.get(need) not in DONE:
+                    raise InputError("runs", f"the run {key} needs {need}, which is neither in the plan nor finished in the store")
+            if at_start[key] not in DONE:
+                self.order.add(key, *(need for need in job.needs if at_start.get(need) not in DONE))
+        try:
+            self.order.prepare()
+        except graphlib.CycleError as error:
+            raise InputError("runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}") from None
+        for key in self.jobs:
+            self._note(key, at_start[key])
+        self._reach()
 
     def _hand_out(self) -> None:
         while self.ready and not self.stopped and self.engine.idle() > 0:
             key = heapq.heappop(self.ready)[-1]
-            if self.status[key] != "waiting":
-                continue
             job = self.jobs[key]
             damaged = next((need for need in job.needs if self._faults(need)), None)
             if damaged is not None:
@@ -196,10 +207,9 @@ class _Work:
             else:
                 self.status[key] = "running"
                 self.active[key] = time.monotonic()
-                trace = None if self.traces is None else self.traces.path(job)
                 following = [self._task(self.jobs[name], self._go(key)) for name in self._followers(key)]
-                task = replace(self._task(job), limit=self.time_limit, profile=trace, following=following)
-                self.engine.submit(task)
+                more: dict[str, Any] = {"limit": self.time_limit, "profile": self.traces.path(job), "following": following}
+                self.engine.submit(replace(self._task(job), **more))
                 self._tell(key, "started")
 
     def _followers(self, key: str) -> list[str]:
@@ -231,7 +241,7 @@ class _Work:
         del self.active[key]
         self.executed += self._counts(key)
         self.busy += event.seconds
-        if self.traces is not None and event.kind != "lost":
+        if event.kind != "lost":
             self.traces.ended(self.jobs[key], event.result if event.kind == "finished" else None)
         if event.kind == "finished":
             self._record(event)
@@ -278,41 +288,41 @@ class _Work:
 
     def _became(self, key: str, status: str, message: str = "") -> None:
         """Take note of what the store says of a run that is not executed here now, and tell of it if there is a message."""
-        self.foreign.discard(key)
-        if status in DONE:
-            self.status[key] = status
-            self.done += key in self.rows
-            for dependent in self.dependents[key]:
-                self.open_needs[dependent].discard(key)
-                self._ready_if_free(dependent)
-        elif status == "failed":
-            self._has_failed(key)
-        elif status == "running":
-            self.status[key] = "foreign"
-            self.foreign.add(key)
-        else:
-            self.status[key] = "waiting"
-            self._ready_if_free(key)
+        self._note(key, status)
+        self._reach()
         if message:
             self._tell(key, message)
 
-    def _has_failed(self, key: str) -> None:
-        """Count the failure of `key` and fail what needs it."""
-        blocked, todo = [], [key]
-        while todo:
-            for dependent in self.dependents[todo.pop()]:
-                if self.status.get(dependent) == "waiting":
-                    self.status[dependent] = "failed"
-                    blocked.append(dependent)
-                    todo.append(dependent)
-        self.status[key] = "failed"
-        self.failed += sum(name in self.rows for name in (key, *blocked))
-        if blocked:
-            self.recorder.blocked(blocked, key)
+    def _note(self, key: str, status: str) -> None:
+        self.status[key] = {"pending": "waiting", "running": "foreign"}.get(status, status)
+        (self.foreign.add if status == "running" else self.foreign.discard)(key)
+        self.done += status in DONE and key in self.rows
+        self.failed += status == "failed" and key in self.rows
+        if key in self.reached:
+            self._pass_on(key)
 
-    def _ready_if_free(self, key: str) -> None:
-        if self.status.get(key) == "waiting" and not self.open_needs[key]:
+    def _pass_on(self, key: str) -> None:
+        """Put a run whose needs have ended in line, or let those go on that needed it."""
+        if self.status[key] == "waiting":
             heapq.heappush(self.ready, (key in self.again, self.position[key], key))
+        elif self.status[key] != "foreign":
+            self.order.done(key)
+
+    def _reach(self) -> None:
+        """Go on to the runs whose needs have all ended; one that needs a failed run fails with it."""
+        blocked: dict[str, list[str]] = {}
+        while keys := self.order.get_ready():
+            for key in keys:
+                self.reached.add(key)
+                failed = next((need for need in self.jobs[key].needs if self.status.get(need) == "failed"), "")
+                if failed and self.status[key] == "waiting":
+                    self.blocked_by[key] = self.blocked_by.get(failed, failed)
+                    blocked.setdefault(self.blocked_by[key], []).append(key)
+                    self._note(key, "failed")
+                else:
+                    self._pass_on(key)
+        for needed, runs in blocked.items():
+            self.recorder.blocked(runs, needed)
 
     def _faults(self, need: str) -> list[str]:
         """What is wrong with the files of a finished run that others start from; they are read once."""
@@ -381,20 +391,3 @@ class _Interrupts:
         self._received = number
         if not self._held and not self._gently:
             raise KeyboardInterrupt(number)
-
-
-def _dependents(jobs: Mapping[str, Job], store: Store) -> dict[str, list[str]]:
-    """For each job those that need it. A need outside the plan must be done in the store already."""
-    out: dict[str, list[str]] = {key: [] for key in jobs}
-    outside = store.statuses({need for job in jobs.values() for need in job.needs if need not in jobs})
-    for key, job in jobs.items():
-        for need in job.needs:
-            if need in jobs:
-                out[need].append(key)
-            elif outside.get(need) not in DONE:
-                raise InputError("runs", f"the run {key} needs {need}, which is neither in the plan nor finished in the store")
-    try:
-        graphlib.TopologicalSorter({key: job.needs for key, job in jobs.items()}).prepare()
-    except graphlib.CycleError as error:
-        raise InputError("runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}") from None
-    return out

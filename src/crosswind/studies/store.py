@@ -31,7 +31,6 @@ ROWS = "score"
 """The kind of job that is a row of the tables: a run, as a study counts them."""
 _RUN_COLUMNS = ("kind", "status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
 _KINDS = {int: "number", float: "number", bool: "number", str: "text", list: "list", dict: "mapping"}
-_raw_decode = json.JSONDecoder().raw_decode
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -53,6 +52,7 @@ class Store:
 
     def __init__(self, name: str, out: Path | None, engine: sa.Engine) -> None:
         self.name, self._out, self._engine = name, out, engine
+        self.close = engine.dispose
 
     @classmethod
     def open(cls, where: Path | str, out: Path | str | None = None, create: bool = False) -> Store:
@@ -64,15 +64,13 @@ class Store:
         if isinstance(where, str) and "://" in where:
             if create and out is None:
                 raise StoreError("a store on PostgreSQL needs a folder for the files of its runs as well")
-            name, folder = _without_password(where), None if out is None else Path(out)
-            return cls(name, folder, open_database(where, name, create))
+            head, mark, rest = where.partition("://")
+            credentials, at, place = rest.rpartition("@")
+            name = f"{head}{mark}{credentials.partition(':')[0]}{at}{place}"  # no error shows the password
+            return cls(name, None if out is None else Path(out), open_database(where, name, create))
         with sentences(str(where)):
             path = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)
         return cls(str(where), path.parent if out is None else Path(out), open_database(path, str(where), create))
-
-    def close(self) -> None:
-        """Close the database. The store cannot be used after it."""
-        self._engine.dispose()
 
     def __enter__(self) -> Store:
         return self
@@ -97,10 +95,9 @@ class Store:
         if not study or text(study) != study:
             raise StoreError(f"{study!r} cannot be the name of a study")
         # In the order of their keys: studies that share jobs wait for each other's in the same order, never in a circle.
-        new = {job.key: job for job in sorted(jobs, key=lambda job: job.key)}
         entries = [
-            {"key": artifacts.check_key(job.key), "kind": job.kind, "spec": plain_json(job.spec), "needs": plain_json(job.needs)}
-            for job in new.values()
+            {"key": artifacts.check_key(key), "kind": job.kind, "spec": plain_json(job.spec), "needs": plain_json(job.needs)}
+            for key, job in sorted({job.key: job for job in jobs}.items())
         ]
         listed = [
             {"study": study, "position": position, "key": job.key, "labels": plain_json(job.labels)}
@@ -134,11 +131,10 @@ class Store:
         A run whose driver died counts as pending: that is what the next driver makes of it.
         """
         query = sa.select(runs.c.status, runs.c.driver, sa.func.count()).where(runs.c.kind == ROWS)
-        query = query.group_by(runs.c.status, runs.c.driver)
         out = dict.fromkeys(STATUSES, 0)
         live = self.live_drivers()
-        for status, driver, number in self._rows(self._of_study(query, study)):
-            out["pending" if status == "running" and driver not in live else self._status(status)] += number
+        for status, driver, number in self._rows(self._of_study(query.group_by(runs.c.status, runs.c.driver), study)):
+            out[self._status(status, driver, live)] += number
         return {**out, "total": sum(out.values())}
 
     def runs(self, study: str) -> list[dict[str, Any]]:
@@ -148,20 +144,15 @@ class Store:
         self.study(study)
         columns = [runs.c[name] for name in (*_RUN_COLUMNS, "cost", "warnings")]
         query = sa.select(study_runs.c.key, study_runs.c.labels, *columns).join(runs, runs.c.key == study_runs.c.key)
-        rows = self._rows(query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(study_runs.c.position))
-        live = self.live_drivers() if any(row.status == "running" for row in rows) else set()
-        out = []
-        for row in rows:
+        live, out = self.live_drivers(), []
+        for row in self._rows(query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(study_runs.c.position)):
             entry = dict(row._mapping)
-            entry["labels"] = self._value(row.labels, dict)
-            entry["cost"] = self._value(row.cost, dict | None)
-            entry["warnings"] = self._value(row.warnings, list | None)
+            for name, kind in {"labels": dict, "cost": dict | None, "warnings": list | None}.items():
+                entry[name] = self._value(entry[name], kind)
             for name in ("attempts", "seconds", "started", "finished"):
                 if not isinstance(entry[name], int | float | None):
                     raise self._damaged(f"{name} is not a number, but {shown(entry[name])}")
-            if self._status(row.status) == "running" and row.driver not in live:
-                entry["status"] = "pending"
-            out.append(entry)
+            out.append({**entry, "status": self._status(row.status, row.driver, live)})
         return out
 
     def results(
@@ -192,8 +183,7 @@ class Store:
         out = []
         for run in self.runs(study) if runs is None else runs:
             told = {name: run[name] for name in ("key", "kind", "status", "reason", "seconds", "attempts")}
-            nothing: dict[str, Any] = {"rule": None, "set": None, "metrics": {}}
-            missing = [nothing] if unscored and run["status"] not in DONE else []
+            missing = [dict[str, Any](rule=None, set=None, metrics={})] if unscored and run["status"] not in DONE else []
             out += [{"study": study, **run["labels"], **told, **entry} for entry in found.get(run["key"], missing)]
         return out
 
@@ -226,23 +216,22 @@ class Store:
         out["scores"] = [{"rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)} for row in scored]
         listed = self._rows(sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study))
         out["studies"] = [{"study": row.study, "labels": self._value(row.labels)} for row in listed]
-        folder = None if self._out is None else artifacts.artifact_folder(self._out, key)
-        out["artifacts"] = folder if folder is not None and out["status"] in DONE and folder.is_dir() else None
-        return out
+        folder = artifacts.artifact_folder(self._out, key) if self._out and out["status"] in DONE else None
+        return {**out, "artifacts": folder if folder and folder.is_dir() else None}
 
     def statuses(self, keys: Iterable[str]) -> dict[str, str]:
         """The status of those of `keys` that the store knows."""
         query = sa.select(runs.c.key, runs.c.status)
         return {key: status for some in in_parts(keys) for key, status in self._rows(query.where(runs.c.key.in_(some)))}
 
-    def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]] | None]:
+    def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]]]:
         """Of every run that is done (of the study; of all, without one) the files that it left, with their sizes and SHA-256 as
-        `artifacts.listing` gives them; None for one of before these were kept.
+        `artifacts.listing` gives them.
         """
         query = sa.select(runs.c.key, runs.c.files).where(runs.c.status.in_(DONE)).order_by(runs.c.finished, runs.c.key)
         return {row.key: self._listed(row.files) for row in self._rows(self._of_study(query, study))}
 
-    def faults(self, key: str, files: Mapping[str, Any] | None, read: bool) -> list[str]:
+    def faults(self, key: str, files: Mapping[str, Any], read: bool) -> list[str]:
         """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults` says it."""
         return artifacts.faults(artifacts.artifact_folder(self.out, key), files, read)
 
@@ -301,42 +290,25 @@ class Store:
 
     def _value(self, value: str | None, kind: Any = object) -> Any:
         try:
-            out = None if value is None else _loads(value)
+            out = None if value is None else json.loads(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._damaged(f"an entry is not JSON ({error})") from error
         if not isinstance(out, kind):
             raise self._damaged(f"an entry is not what it should be, but {shown(out)}")
         return out
 
-    def _listed(self, value: str | None) -> dict[str, tuple[int, str]] | None:
-        found = self._value(value, dict | None)
+    def _listed(self, value: str | None) -> dict[str, tuple[int, str]]:
+        found = self._value(value, dict | None) or {}
         try:
-            return found and {name: (int(size), str(digest)) for name, (size, digest) in found.items()}
+            return {name: (int(size), str(digest)) for name, (size, digest) in found.items()}
         except (TypeError, ValueError):
             raise self._damaged(f"the files of a run are {shown(found)}") from None
 
-    def _status(self, status: Any) -> str:
+    def _status(self, status: Any, driver: str | None, live: set[str]) -> str:
         if status not in STATUSES:
             raise self._damaged(f"{shown(status)} is not the status of a run")
-        return str(status)
+        return "pending" if status == "running" and driver not in live else str(status)
 
 
 def _keys_of(study: str) -> sa.Select[Any]:
     return sa.select(study_runs.c.key).where(study_runs.c.study == study)
-
-
-def _loads(content: Any) -> Any:
-    # What a store writes is text without spaces around it, which the reader inside `json.loads` takes in half the time.
-    try:
-        out, end = _raw_decode(content)
-        if end == len(content):
-            return out
-    except (TypeError, ValueError):
-        pass
-    return json.loads(content)
-
-
-def _without_password(url: str) -> str:
-    head, mark, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{head}{mark}{credentials.partition(':')[0]}{at}{place}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,26 @@ from crosswind.core.types import Job
 
 
 class Traces:
-    """The traces of one drive: files in `folder`, named after data set, model and method."""
+    """The traces of one drive: files in `folder`, named after data set, model and method; None: nothing is traced."""
 
-    def __init__(self, folder: Path, runs: Iterable[Job]) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.written: list[str] = []
         self.troubles: list[str] = []
+        self._folder = folder
         self._names: dict[tuple[str, ...], str] = {}
         self._chosen: dict[tuple[str, ...], str] = {}
-        self._folder = folder
-        for run in runs:
-            kind = _kind(run)
-            if kind not in self._names:
-                self._names[kind] = _unlike("-".join(kind), self._names.values())
 
     def path(self, run: Job) -> str | None:
         """Where a trace of the run goes, without its suffix; None where another run of its kind was chosen."""
         kind = _kind(run)
-        chosen = self._chosen.setdefault(kind, run.key) == run.key
-        return str(self._folder / self._names[kind]) if chosen else None
+        if self._folder is None or self._chosen.setdefault(kind, run.key) != run.key:
+            return None
+        if kind not in self._names:
+            plain = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join(kind)).strip("-.")[:120] or "run"
+            taken = {name.lower() for name in self._names.values()}  # capitals are one letter with small ones on some disks
+            names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+            self._names[kind] = next(name for name in names if name.lower() not in taken)
+        return str(self._folder / self._names[kind])
 
     def ended(self, run: Job, result: Mapping[str, Any] | None) -> None:
         """What the run gave, None where it failed: then the next of its kind is traced."""
@@ -37,8 +40,7 @@ class Traces:
             return
         if result is None:
             del self._chosen[kind]
-        elif result.get("profile"):
-            told = result["profile"]
+        elif told := result.get("profile"):
             if told["path"]:
                 self.written.append(str(told["path"]))
             else:
@@ -48,12 +50,3 @@ class Traces:
 def _kind(run: Job) -> tuple[str, ...]:
     # The label of a base's method says that it is one.
     return tuple(str(run.labels[name]) for name in ("data", "model", "method") if run.labels.get(name))
-
-
-def _unlike(text: str, taken: Iterable[str]) -> str:
-    """`text` as the name of a file, unlike those that are taken; capitals are one letter with small ones on some disks."""
-    plain = re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:120] or "run"
-    known, name, number = {other.lower() for other in taken}, plain, 2
-    while name.lower() in known:
-        name, number = f"{plain}-{number}", number + 1
-    return name

@@ -20,9 +20,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from crosswind.models.build import Model
 from crosswind.models.convolution import SmallMapConv2d
 
-__all__ = ["evaluated", "folded"]
-
-_CONVOLUTIONS = (nn.Conv2d, SmallMapConv2d)
 _WAYS_IN = ("forward", "features", "taps", "until", "after")
 
 T = TypeVar("T")
@@ -102,10 +99,11 @@ def _folded(module: nn.Module, low: bool) -> nn.Module:
 
 def _with_weights(layer: nn.Module, weights: tuple[Any, Any], low: bool) -> nn.Module:
     made = copy.copy(layer)
-    made._parameters = {}
-    for name, value in zip(("weight", "bias"), weights, strict=True):
-        kept = None if value is None else value.detach().to(torch.bfloat16 if low else value.dtype)
-        made._parameters[name] = None if kept is None else nn.Parameter(kept, requires_grad=False)
+    made._parameters = {"weight": None, "bias": None}
+    for name, value in zip(made._parameters, weights, strict=True):
+        if value is not None:
+            kept = value.detach().to(torch.bfloat16 if low else value.dtype)
+            made._parameters[name] = nn.Parameter(kept, requires_grad=False)
     if low:
         made._forward_pre_hooks = type(layer._forward_pre_hooks)()
         made.register_forward_pre_hook(_under_autocast)
@@ -161,18 +159,18 @@ def _traced(module: Model) -> _Plan:
     calls = [parts[str(node.target)] for node in nodes if node.op == "call_module"]
     read = {str(node.target).rpartition(".")[0] for node in nodes if node.op == "get_attr"}
 
-    def once(node: torch.fx.Node, kinds: tuple[type, ...]) -> bool:
+    def once(node: torch.fx.Node, *kinds: type) -> bool:
         if node.op != "call_module" or node.target in read:
             return False
         part = parts[str(node.target)]
         return type(part) in kinds and calls.count(part) == places.count(part) == 1
 
-    layers = [node for node in nodes if once(node, (*_CONVOLUTIONS, nn.Linear))]
+    layers = [node for node in nodes if once(node, nn.Conv2d, SmallMapConv2d, nn.Linear)]
     pairs = []
     for layer in layers:
         norm = next(iter(layer.users))
         alone = len(layer.users) == 1 and norm.args == (layer,) and not norm.kwargs
-        if alone and isinstance(parts[str(layer.target)], nn.Conv2d) and once(norm, (nn.BatchNorm2d,)):
+        if alone and isinstance(parts[str(layer.target)], nn.Conv2d) and once(norm, nn.BatchNorm2d):
             pairs.append((_path(layer), _path(norm)))
     return pairs, [_path(node) for node in layers]
 

@@ -12,8 +12,6 @@ import torch
 from crosswind.core.errors import InputError
 from crosswind.training.settings import WORKER_VARIABLE, TrainingSettings
 
-__all__ = ["check_device", "own_device", "reproducible"]
-
 
 def check_device(device: str) -> None:
     """Refuse a device that is not here: an `InputError` on `training.device`."""

@@ -28,6 +28,7 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
     """What the method may know of a run."""
     rows = split.train
     environment = rows.environment
+    names = () if environment is None else tuple(rows.environment_names)
     group_step, environment_step = rows.visit_step
     groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
     # A group that the sampler never draws is not shown: a method that waits for it would give it a weight for ever.
@@ -39,10 +40,8 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
         class_names=tuple(split.class_names),
         group_names=tuple(rows.group_names),
         group_counts=tuple(int(count) for count in np.where(left, 0, groups)),
-        environment_names=() if environment is None else tuple(rows.environment_names),
-        environment_counts=()
-        if environment is None
-        else _counts(environment, len(rows.environment_names), rows.visit_law, environment_step),
+        environment_names=names,
+        environment_counts=() if environment is None else _counts(environment, len(names), rows.visit_law, environment_step),
         class_counts=_counts(rows.label, len(split.class_names)),
         steps=settings.longest(len(rows.rows)),
         batch=settings.batch,

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from crosswind.core.errors import InputError
 from crosswind.core.seeds import torch_seed
 from crosswind.training.many_networks import Member, Stack, train_stack
-from crosswind.training.settings import TrainingSettings
-
-__all__ = ["Probes", "linear_probe", "logistic_probes", "train_probes"]
 
 
 @dataclass(frozen=True)
@@ -27,18 +24,6 @@ class Probes:
     def logits(self, features: Tensor) -> Tensor:
         """What every probe says of features [n, d]: [N, n, k]."""
         return features.to(self.weight) @ self.weight.transpose(1, 2) + self.bias[:, None]
-
-
-def linear_probe(features: Tensor, y: Tensor, n_classes: int, settings: TrainingSettings, seed: int) -> tuple[Tensor, Tensor]:
-    """One probe's weight float [k, d] and bias float [k], trained on features float [n, d] with labels y int64 [n] in [0, k).
-
-    Length, batch, optimiser, learning rate, decay and momentum are those of the settings; stop rules are not read. `seed` decides
-    the initial weights and the order of rows. Raises `InputError`.
-    """
-    member = Member(settings.lr, settings.weight_decay, seed)
-    length = {"steps": settings.longest(len(features)), "batch": settings.batch}
-    found = train_probes(features, y, n_classes, [member], optimiser=settings.optimiser, momentum=settings.momentum, **length)
-    return found.weight[0], found.bias[0]
 
 
 def train_probes(

@@ -19,7 +19,7 @@ from crosswind.core.seeds import seed_of
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
-from crosswind.methods.base import Batch, Examples, Stage
+from crosswind.methods.base import Batch, Stage
 from crosswind.models.build import normalised
 from crosswind.training.inputs import RowInputs
 from crosswind.training.samplers import Order, even_groups, row_weights
@@ -29,8 +29,6 @@ from crosswind.transforms.layout import on_device
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
     from crosswind.transforms.base import Transform
-
-__all__ = ["EvaluationRows", "TrainingRows"]
 
 AHEAD = 2
 """Batches that are read before they are needed, where inputs are not held in memory."""
@@ -77,75 +75,61 @@ class TrainingRows:
         held.bring()
         self._inputs = RowInputs(held, self._device)
         self._inputs.copy_to_device()
-        self.waited = self._inputs.waited
         self._coming: dict[int, Future[NDArray[Any]]] = {}
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
         self.environment = None if rows.environment is None else self._on_device(rows.environment)
-        self._extra: Examples | None = None
-        self._parents = np.arange(self.n)
         self.begin(Stage())
+
+    @property
+    def waited(self) -> float:
+        """Seconds."""
+        return self._inputs.waited
 
     def begin(self, stage: Stage) -> None:
         """Make the order of a stage, its weights, copies and extra examples included."""
         self._coming.clear()
-        self._stage, self._extra = stage, stage.extra
-        parents = np.arange(self.n)
-        if stage.extra is not None:
-            parents = np.concatenate([parents, stage.extra.parents.cpu().numpy().astype(np.int64)])
-        self._parents = parents
+        self._stage = stage
+        more = [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
+        self._parents = np.concatenate([np.arange(self.n), *more])
         weight = np.asarray(self._rows.weight, dtype=np.float64)
         if stage.weights is not None:
             weight = weight * stage.weights.cpu().double().numpy()
         copies = np.ones(self.n, dtype=np.int64) if stage.copies is None else stage.copies.cpu().numpy().astype(np.int64)
-        names = ("order", stage.name)
-        all_rows = np.arange(len(parents))
-        self._law, self._codes = self._rows.visit_law, None
+        members = np.repeat(np.arange(len(self._parents)), copies[self._parents])
+        environment, law, step = self._rows.environment, self._rows.visit_law, self._rows.visit_step[1]
+        self._law, self._codes = law, None
         # A row that may carry several environments stands in several orders, and once in an epoch.
-        self._epoch = int(copies[parents].sum())
-        if self._sampler == "per-environment" and self._rows.environment is not None:
-            carried, law = self._carried(self._rows.environment)
+        self._epoch = len(members)
+        if self._sampler == "per-environment" and environment is not None:
+            law = np.ones((self.n, 1)) if law is None or not step else law
+            carried = environment[:, None] + step * np.arange(law.shape[1])  # by each row under each of its values
             self._codes = np.unique(carried[law > 0])
             # How likely a visit of each row is to be one of the environment; its value is then the one that makes it so.
             likely = [np.where(carried == code, law, 0.0).sum(axis=1) for code in self._codes]
             self._orders = [
-                self._order(all_rows[share[parents] > 0], weight * share, copies, parents, (*names, int(code)), "epoch")
+                self._order(members[share[self._parents[members]] > 0], weight * share, "epoch", int(code))
                 for code, share in zip(self._codes, likely, strict=True)
             ]
         else:
-            self._orders = [self._order(all_rows, weight, copies, parents, names, self._sampler)]
+            self._orders = [self._order(members, weight, self._sampler)]
         share, rest = divmod(self._settings.batch, len(self._orders))
         self._shares = [share + (place < rest) for place in range(len(self._orders))]
 
-    def _carried(self, environment: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The environments that each row may carry, int64 [n, V], and how likely a visit shows each, float64 [n, V]."""
-        law, step = self._rows.visit_law, self._rows.visit_step[1]
-        if law is None or not step:
-            return environment[:, None], np.ones((self.n, 1))
-        return environment[:, None] + step * np.arange(law.shape[1]), law
-
-    def _order(
-        self,
-        members: NDArray[np.int64],
-        weight: NDArray[np.float64],
-        copies: NDArray[np.int64],
-        parents: NDArray[np.int64],
-        names: tuple[object, ...],
-        sampler: str,
-    ) -> Order:
-        members = np.repeat(members, copies[parents[members]])
-        kept = parents[members]
+    def _order(self, members: NDArray[np.int64], weight: NDArray[np.float64], sampler: str, *code: int) -> Order:
+        kept = self._parents[members]
         if not weight[kept].sum() > 0:
-            of = "" if len(names) == 2 else f" of environment {self._rows.environment_names[int(str(names[2]))]!r}"
+            of = f" of environment {self._rows.environment_names[code[0]]!r}" if code else ""
+            stage = self._stage.name
             # Of the study's sampler alone `check_run` speaks before, by name.
-            raise DataError(f"every training row{of} has weight 0 by the study's sampler and by the method's stage {names[1]!r}")
+            raise DataError(f"every training row{of} has weight 0 by the study's sampler and by the method's stage {stage!r}")
         weight, group = weight[kept], self._rows.group[kept]
         if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
             # Groups are those of a row under a value: their shares are kept by the rows' weights and the laws of their values.
             weight, law = even_groups(weight, group, self._law[kept], self._rows.visit_step[0])
             self._law, sampler = self._law.copy(), "epoch"
             self._law[kept] = law
-        return Order(members, row_weights(weight, group, sampler), self._seed, *names)
+        return Order(members, row_weights(weight, group, sampler), self._seed, "order", self._stage.name, *code)
 
     def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch]; and the epoch of the first."""
@@ -165,28 +149,20 @@ class TrainingRows:
         where = on_device(parents, self._device)
         seed = seed_of(self._seed, "visits", self._stage.name)
         values, visits = self._values_at(parents, visits, seed)
+        extra = self._stage.extra
+        made = (None, None) if extra is None else (extra.x, extra.y)
         x, *others = (
-            self._with_extra(view, members)
+            self._with_extra(view, members, made[0])
             for view in self._views_of(self._read(step, parents, length), parents, visits, values, seed)
         )
+        y = self._with_extra(self.y[where], members, made[1])
         group, environment = self.group[where], None if self.environment is None else self.environment[where]
         if self._rows.visit_law is not None:
             drawn = on_device(values, self._device)
             group = group + drawn * self._rows.visit_step[0]
             environment = None if environment is None else environment + drawn * self._rows.visit_step[1]
-        return Batch(
-            x,
-            self._labels(members, where),
-            where,
-            group,
-            environment,
-            views=tuple(others),
-            step=step,
-            epoch=epoch,
-            progress=step / max(length, 1),
-            stage=self._stage.name,
-            steps=length,
-        )
+        when: dict[str, Any] = {"step": step, "epoch": epoch, "progress": step / max(length, 1), "steps": length}
+        return Batch(x, y, where, group, environment, views=tuple(others), stage=self._stage.name, **when)
 
     def _values_at(
         self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int
@@ -216,10 +192,7 @@ class TrainingRows:
             if number not in self._coming:
                 rows = parents if number == step else self._parents[self.rows_of(number)[0]]
                 self._coming[number] = self._inputs.ahead(self._place[rows])
-        before = self._inputs.waited
-        x = _channels_first(self._inputs.arrived(self._coming.pop(step)))
-        self.waited += self._inputs.waited - before
-        return x
+        return _channels_first(self._inputs.arrived(self._coming.pop(step)))
 
     def _views_of(
         self, x: Tensor, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
@@ -231,23 +204,13 @@ class TrainingRows:
             seen = x if view is None else view(x, training_keys(self._ids[rows], visits, seed_of(seed, "view", number)))
             yield normalised(seen, DTYPES[self._settings.precision], self._settings.channels_last)
 
-    def _with_extra(self, x: Tensor, members: NDArray[np.int64]) -> Tensor:
-        if self._extra is None:
-            return x
-        places = np.flatnonzero(members >= self.n)
-        if len(places):
-            where = on_device(places, self._device)
-            made = self._extra.x[torch.from_numpy(members[places] - self.n)].to(self._device)
-            x[where] = normalised(made, x.dtype, self._settings.channels_last)
-        return x
-
-    def _labels(self, members: NDArray[np.int64], where: Tensor) -> Tensor:
-        y = self.y[where]
-        if self._extra is not None:
-            places = np.flatnonzero(members >= self.n)
-            made = self._extra.y[torch.from_numpy(members[places] - self.n)]
-            y[on_device(places, self._device)] = made.to(self._device)
-        return y
+    def _with_extra(self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None) -> Tensor:
+        """`values` of a batch with those of the stage's `extra` examples at their places: inputs or labels."""
+        if extra is not None and len(places := np.flatnonzero(members >= self.n)):
+            made = extra[torch.from_numpy(members[places] - self.n)].to(self._device)
+            made = normalised(made, values.dtype, self._settings.channels_last) if values.is_floating_point() else made
+            values[on_device(places, self._device)] = made
+        return values
 
     def _on_device(self, values: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(np.array(values, dtype=np.int64)).to(self._device)
@@ -270,7 +233,11 @@ class EvaluationRows:
         if resident:
             self._held.bring()
             self._inputs.copy_to_device()
-        self.waited = self._inputs.waited
+
+    @property
+    def waited(self) -> float:
+        """Seconds."""
+        return self._inputs.waited
 
     def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
         """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
@@ -279,12 +246,10 @@ class EvaluationRows:
         """
         places = np.arange(len(self.rows.rows)) if places is None else places
         size = self._settings.evaluation_batch
-        before = self._inputs.waited
         self._held.bring(places)
         parts = [places[start : start + size] for start in range(0, len(places), size)]
         full = [np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part for part in parts]
         for part, x in zip(parts, self._inputs.each(full), strict=True):
-            self.waited, before = self.waited + self._inputs.waited - before, self._inputs.waited
             yield normalised(_channels_first(x), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
 
     def images(self, places: NDArray[np.int64]) -> Tensor:

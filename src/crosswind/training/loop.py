@@ -62,7 +62,12 @@ def fit(
             meter.on(settings.device)
             stack.enter_context(reproducible(settings))  # in a new process torch loads more of itself here
         if method.needs.base is not None and base is None:
-            base = _train_base(method, split, images, model, settings, seed, checkpoint, progress, meter)
+            wanted, own = method.needs.base, Meter(inside=True)
+            trainer, shorter = load_class("methods", wanted.method)(), base_settings(settings, method.needs, vars(method))
+            path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
+            found = fit(trainer, split, images, model, shorter, seed, path, progress, meter=own)
+            meter.include(own)
+            base = found.weights(wanted.rule if wanted.rule in found.selections else "last")
         with meter.part("prepare"):
             run = Run(method, split, given, model, settings, seed, checkpoint, progress, info, base, rules, meter, profile)
         with nullcontext() if profile is None else profile.of(info.steps):
@@ -92,24 +97,3 @@ def trained(
         run.snapshots[place] = {inner_name(name): value for name, value in tensors.items()}
         run.taken[rule] = place
     return run.answer
-
-
-def _train_base(
-    method: Method,
-    split: Split,
-    images: Mapping[str, AttributedDataset],
-    model: ModelSpec,
-    settings: TrainingSettings,
-    seed: int,
-    checkpoint: Path | None,
-    progress: Report | None,
-    meter: Meter,
-) -> dict[str, Tensor]:
-    assert method.needs.base is not None
-    path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
-    chosen = load_class("methods", method.needs.base.method)()
-    own = Meter(inside=True)
-    found = fit(chosen, split, images, model, base_settings(settings, method.needs, vars(method)), seed, path, progress, meter=own)
-    meter.include(own)
-    rule = method.needs.base.rule
-    return found.weights(rule if rule in found.selections else "last")

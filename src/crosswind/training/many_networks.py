@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from torch.optim.sgd import sgd
 from crosswind.core.errors import InputError
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.samplers import Order
-
-__all__ = ["Descent", "Member", "Stack", "train_stack"]
 
 Inputs: TypeAlias = "tuple[Tensor, Tensor, Tensor | None]"
 _CACHED = 2**21  # bytes of inputs at once
@@ -55,13 +53,10 @@ class Stack:
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
-        found = [_layers(network) for network in networks]
+        found = [(_layers(network), [value.shape for value in network.parameters()]) for network in networks]
         if not found or any(one != found[0] for one in found):
-            raise InputError("networks", "must be at least one, and all of the same layers")
-        shapes = [[value.shape for value in network.parameters()] for network in networks]
-        if any(own != shapes[0] for own in shapes):
-            raise InputError("networks", "must have parameters of the same shapes")
-        self._layers = found[0]
+            raise InputError("networks", "must be at least one, and all of the same layers, of the same shapes")
+        self._layers = found[0][0]
         every = [dict(network.named_parameters()) for network in networks]
         self.parameters = {name: torch.stack([own[name].detach() for own in every]) for name in every[0]}
 
@@ -142,12 +137,12 @@ class Descent:
 
     def _descend(self, values: list[Tensor], gradients: list[Tensor]) -> None:
         # Torch's arithmetic without its classes, which take longer to find their way than tiny networks to step.
-        shared = {"lr": self._rate, "weight_decay": 0.0, "maximize": False}
+        shared: dict[str, Any] = {"lr": self._rate, "weight_decay": 0.0, "maximize": False}
         if self._kind == "sgd":
-            sgd(values, gradients, self._first, momentum=self._momentum, dampening=0.0, nesterov=False, **shared)  # type: ignore[arg-type]
+            sgd(values, gradients, list(self._first), momentum=self._momentum, dampening=0.0, nesterov=False, **shared)
             return
         moments = self._first, self._second
-        adam(values, gradients, *moments, [], self._steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, eps=1e-8, **shared)  # type: ignore[arg-type]
+        adam(values, gradients, *moments, [], self._steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, eps=1e-8, **shared)
 
 
 def train_stack(
@@ -194,17 +189,16 @@ def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
     """Of every linear layer its name with a dot, whether it has a bias, and whether a ReLU follows."""
     if type(network) is nn.Linear:
         return [("", network.bias is not None, False)]
-    layers: list[tuple[str, bool, bool]] = []
-    for name, part in network.named_children():
-        if type(part) is nn.Linear:
-            layers.append((f"{name}.", part.bias is not None, False))
-        elif type(part) is nn.ReLU and layers:
-            layers[-1] = (*layers[-1][:2], True)
-        else:
-            raise InputError("networks", f"are linear layers and ReLU, the one given has {name!r}, a {type(part).__name__}")
-    if type(network) is not nn.Sequential or not layers or layers[-1][2] or len(set(network.children())) != len(network):
-        raise InputError("networks", "are sequences of distinct linear layers and ReLU that end with a linear layer")
-    return layers
+    parts = list(network.named_children())
+    kinds = [type(part) for _, part in parts]
+    ends = bool(kinds) and kinds[0] is kinds[-1] is nn.Linear
+    if type(network) is not nn.Sequential or not ends or len(parts) != len(network) or set(kinds) - {nn.Linear, nn.ReLU}:
+        raise InputError("networks", "must be sequences of distinct linear layers and ReLU that begin and end with a linear layer")
+    return [
+        (f"{name}.", part.bias is not None, kinds[place + 1 : place + 2] == [nn.ReLU])
+        for place, (name, part) in enumerate(parts)
+        if isinstance(part, nn.Linear)
+    ]
 
 
 def _forward(layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -267,14 +261,12 @@ class _Feed:
     """
 
     def __init__(self, members: Sequence[Member], n: int, batch: int, steps: int, device: torch.device) -> None:
-        alike: dict[tuple[int, bytes | None], list[int]] = {}
+        alike: dict[tuple[int, bytes], list[int]] = {}
+        shown = [np.arange(n) if member.rows is None else member.rows for member in members]
         for place, member in enumerate(members):
-            alike.setdefault((member.seed, None if member.rows is None else member.rows.tobytes()), []).append(place)
+            alike.setdefault((member.seed, shown[place].tobytes()), []).append(place)
         self.order = [place for places in alike.values() for place in places]
-        firsts = [members[places[0]] for places in alike.values()]
-        self._orders = [
-            Order(np.arange(n) if first.rows is None else first.rows, None, first.seed, "order", "main") for first in firsts
-        ]
+        self._orders = [Order(shown[places[0]], None, seed, "order", "main") for (seed, _), places in alike.items()]
         counts = [len(places) for places in alike.values()]
         self._shared = len(set(counts)) == 1
         self.sets = len(counts) if self._shared else len(members)

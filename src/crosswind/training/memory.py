@@ -9,8 +9,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["forget_peak", "keep_freed_memory", "peak_memory"]
-
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 

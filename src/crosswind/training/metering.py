@@ -10,8 +10,6 @@ from typing import Any
 
 from crosswind.training.memory import forget_peak, peak_memory
 
-__all__ = ["PARTS", "Meter", "finished_work"]
-
 PARTS = ("prepare", "data", "step", "evaluation", "waiting")
 """What seconds go on; those that none of these claims are `other`."""
 
@@ -29,11 +27,9 @@ class Meter:
         """`inside`: of a training inside another run, which goes on with its own peak of memory."""
         self._started = time.perf_counter()
         self.seconds = dict.fromkeys((*PARTS, "validation"), 0.0)
-        self.images = 0
+        self.images, self._waited, self._inside = 0, 0.0, inside
         self._earlier: dict[str, float] = {}
         self._readers: list[Any] = []
-        self._waited = 0.0
-        self._inside = inside
         self._own_peak = not inside and forget_peak()
         self._cuda = ""
 

@@ -8,7 +8,6 @@ Estimators of accuracy read the counts of labels (Ng et al. 2022, equation 1).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,8 +28,6 @@ from crosswind.training.predicting import autocast, evaluation_mode
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.base import Transform
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood
-
-__all__ = ["Said", "Voter", "label_counts", "neighbour_labels", "neighbour_transform"]
 
 Voter: TypeAlias = nn.Module | tuple[Method, Modules, State]
 """A module that gives logits [n, k], or a trained method with its modules and state."""
@@ -73,8 +70,7 @@ def neighbour_labels(
 
     def run(made: Modules) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
         own = [{name: made[f"{place}/{name}"] for name in modules} for place, (_, modules, _) in enumerate(named)]
-        labels: list[list[Tensor]] = [[] for _ in named]
-        kept: list[list[Tensor]] = [[] for _ in named]
+        labels, kept = ([list[Tensor]() for _ in named] for _ in range(2))
         order = []
         for pictures, places in _pictures(rows, transform, neighbours, seed, settings.evaluation_batch):
             x = normalised(pictures, DTYPES[settings.precision], settings.channels_last)
@@ -87,17 +83,17 @@ def neighbour_labels(
                     kept[place].append(_logits(found)[: len(places)])
         return labels, kept, order
 
-    with ExitStack() as stack:
-        stack.enter_context(evaluation_mode(together.values()))
-        labels, kept, order = evaluated(together, settings.precision, run)
-        n, many = len(rows.rows.rows), neighbours + 1
-        back = np.argsort(np.concatenate([*order, np.zeros(0, dtype=np.int64)]))
-        said = np.stack([_joined(parts)[back].reshape(n, many) for parts in labels]) if n else np.zeros((len(named), 0, many))
-        if not logits:
-            return Said(said.astype(np.int64))
-        if n == 0:
+    n, many = len(rows.rows.rows), neighbours + 1
+    if n == 0:
+        if logits:
             raise InputError("rows", "there are none, so that logits have no width")
-        return Said(said.astype(np.int64), np.stack([_joined(parts)[back].reshape(n, many, -1) for parts in kept]))
+        return Said(np.zeros((len(named), 0, many), dtype=np.int64))
+    with evaluation_mode(together.values()):
+        labels, kept, order = evaluated(together, settings.precision, run)
+        back = np.argsort(np.concatenate(order))
+        joined = [np.stack([torch.cat(parts).cpu().numpy()[back] for parts in said]) for said in (labels, kept) if said[0]]
+    shaped = [said.reshape(len(named), n, many, *said.shape[2:]) for said in joined]
+    return Said(shaped[0].astype(np.int64), *shaped[1:])
 
 
 def label_counts(labels: NDArray[np.int64], n_classes: int, *, original: bool = True) -> NDArray[np.int64]:
@@ -126,24 +122,21 @@ def _pictures(
     rows: EvaluationRows, transform: Transform, neighbours: int, seed: int, size: int
 ) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
     """Batches of `size` pictures uint8, the last one filled up, and of which place among all [n x (N + 1)] each one before is."""
-    many, key = neighbours + 1, seed_of(seed, "neighbours")
-    held: list[Tensor] = []
-    places: list[NDArray[np.int64]] = []
-    for start in range(0, len(rows.rows.rows), size):
-        part = np.arange(start, min(start + size, len(rows.rows.rows)))
+    many, key, n = neighbours + 1, seed_of(seed, "neighbours"), len(rows.rows.rows)
+    pictures, whose = torch.empty(0), np.zeros(0, dtype=np.int64)
+    for start in range(0, n, size):
+        part = np.arange(start, min(start + size, n))
         itself, ids = rows.images(part), rows.dataset.row_ids(rows.rows.rows[part])
         for number in range(many):
             # Copy by copy, so that as many rows as a batch takes need not wait beside their neighbours.
-            held.append(itself if number == 0 else transform(itself, training_keys(ids, number, key)))
-            places.append(part * many + number)
-            if sum(map(len, places)) >= size:
-                pictures, whose = torch.cat(held), np.concatenate(places)
+            made = itself if number == 0 else transform(itself, training_keys(ids, number, key))
+            pictures = torch.cat([pictures, made]) if len(whose) else made
+            whose = np.concatenate([whose, part * many + number])
+            if len(whose) >= size:
                 yield pictures[:size], whose[:size]
-                held, places = [pictures[size:]], [whose[size:]]
-    rest = sum(map(len, places))
-    if rest:
-        pictures = torch.cat(held)
-        yield torch.cat([pictures, pictures[-1:].expand(size - rest, -1, -1, -1)]), np.concatenate(places)
+                pictures, whose = pictures[size:], whose[size:]
+    if len(whose):
+        yield torch.cat([pictures, pictures[-1:].expand(size - len(whose), -1, -1, -1)]), whose
 
 
 def _label(found: Output) -> Tensor:
@@ -157,7 +150,3 @@ def _logits(found: Output) -> Tensor:
     if found.logits is None:
         raise InputError("logits", "a method gives labels only")
     return found.logits.float()
-
-
-def _joined(parts: list[Tensor]) -> NDArray[np.generic]:
-    return torch.cat(parts).cpu().numpy()

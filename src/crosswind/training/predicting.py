@@ -17,8 +17,6 @@ from crosswind.training.loader import EvaluationRows
 from crosswind.training.selection import Score
 from crosswind.training.settings import TrainingSettings
 
-__all__ = ["autocast", "evaluation_mode", "outputs", "predict", "predict_adapted", "score"]
-
 
 def autocast(settings: TrainingSettings) -> AbstractContextManager[object]:
     """The arithmetic that the settings name, for forward passes."""

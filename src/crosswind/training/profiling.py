@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import os
 import tempfile
 import time
@@ -16,8 +17,6 @@ from typing import Any
 import torch
 
 from crosswind.core.errors import one_line
-
-__all__ = ["STEPS", "WARM_UP", "Profile"]
 
 WARM_UP = 3
 """Steps that are not traced, fewer in a short run: in the first ones libraries set themselves up."""
@@ -36,17 +35,14 @@ class Profile:
     """
 
     def __init__(self, device: str) -> None:
-        self.seconds = 0.0
-        self.trace = b""
-        self.table = ""
+        self.seconds, self.trace, self.table = 0.0, b"", ""
         self.trouble = "the run had no step left to trace"
-        self._warm_up = WARM_UP
+        self._warm_up, self._done = WARM_UP, 0
         self._cuda = torch.device(device).type == "cuda"
-        self._done = 0
         self._active: Any = None
         self._span = contextlib.ExitStack()
+        self._found: dict[str, Any] = {}
         self._validated = False
-        self._found: list[tuple[str, Any]] = []
 
     def of(self, steps: int) -> Profile:
         """This, for a training of at most so many steps."""
@@ -58,7 +54,7 @@ class Profile:
         if self._done == self._warm_up:
             self._start()
         elif self._done == self._warm_up + STEPS:
-            self._stop("training steps")
+            self._stop("Training steps")
         self._done += 1
         self._enter("training step")
 
@@ -67,23 +63,23 @@ class Profile:
         """To be put around each validation: the first after the trace of steps began is traced."""
         self._span.close()
         traced, alone = not self._validated and bool(self._found or self._active), self._active is None
-        if traced and alone:
-            self._start()
         if traced:
             self._validated = True
+            if alone:
+                self._start()
             self._enter("validation")
         try:
             yield
         finally:
             self._span.close()
             if traced and alone:
-                self._stop("a validation")
+                self._stop("A validation")
 
     def __enter__(self) -> Profile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop("training steps")
+        self._stop("Training steps")
         if self._found and raised is None:
             with self._apart("gave no trace"):
                 self._finish()
@@ -101,7 +97,7 @@ class Profile:
         if ended is not None:
             with self._apart("did not end well"):
                 ended.stop()
-                self._found.append((title, ended))
+                self._found[title] = ended
 
     def _enter(self, name: str) -> None:
         self._span.close()
@@ -112,48 +108,46 @@ class Profile:
     def _apart(self, failure: str) -> Iterator[None]:
         """Time that is none of the training's, without what torch's profiler writes to standard error from C++."""
         begun = time.perf_counter()
-        kept, nowhere = _duplicate(2), os.open(os.devnull, os.O_WRONLY)
         try:
-            if kept is not None:
-                os.dup2(nowhere, 2)
-            yield
+            with _silent():
+                yield
         except Exception as error:
             self.trouble = f"torch's profiler {failure}: {one_line(str(error))}"
         finally:
-            os.close(nowhere)
-            if kept is not None:
-                os.dup2(kept, 2)
-                os.close(kept)
             self.seconds += time.perf_counter() - begun
 
     def _finish(self) -> None:
         events, lines = [], []
         by = "self_device_time_total" if self._cuda else "self_cpu_time_total"
-        for title, found in self._found:
-            # All count time from the same moment, so they lie one behind the other.
-            some, left_out = _events(found)
-            events += some
-            lines += [title.capitalize(), found.key_averages().table(sort_by=by, row_limit=_ROWS, max_name_column_width=60)]
-            if left_out:
-                lines.append(f"{left_out} later events are not in the trace; the table counts them.")
+        for title, found in self._found.items():
+            with tempfile.NamedTemporaryFile(suffix=".json") as file:
+                found.export_chrome_trace(file.name)
+                told = json.loads(Path(file.name).read_text(encoding="utf-8", errors="replace"))["traceEvents"]
+            # All count time from the same moment, so they lie one behind the other; what is no event ("M") comes first.
+            told.sort(key=lambda event: -math.inf if event.get("ph") == "M" else float(event.get("ts", 0)))
+            kept = MAX_EVENTS + sum(event.get("ph") == "M" for event in told)
+            events += told[:kept]
+            lines += [title, found.key_averages().table(sort_by=by, row_limit=_ROWS, max_name_column_width=60)]
+            if told[kept:]:
+                lines.append(f"{len(told) - kept} later events are not in the trace; the table counts them.")
         self.trace = gzip.compress(json.dumps({"traceEvents": events}, separators=(",", ":")).encode(), mtime=0)
         self.table = "\n".join(lines).rstrip() + "\n"
         self.trouble = ""
 
 
-def _duplicate(descriptor: int) -> int | None:
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
     try:
-        return os.dup(descriptor)
+        kept = os.dup(2)
     except OSError:  # closed
-        return None
-
-
-def _events(found: Any) -> tuple[list[dict[str, Any]], int]:
-    """The events of a trace, the first `MAX_EVENTS` of them, and how many were left out."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        found.export_chrome_trace(str(path))
-        events = json.loads(path.read_text(encoding="utf-8", errors="replace"))["traceEvents"]
-    told = [event for event in events if event.get("ph") == "M"]
-    timed = sorted((event for event in events if event.get("ph") != "M"), key=lambda event: float(event.get("ts", 0)))
-    return [*told, *timed[:MAX_EVENTS]], max(0, len(timed) - MAX_EVENTS)
+        kept = None
+    if kept is None:
+        yield
+        return
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

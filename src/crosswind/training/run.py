@@ -84,13 +84,10 @@ class Run:
             name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
         }
         self.identity = identity(method, split, images, model, settings, seed, base, rules)
-        self.index = -1  # of the stage
-        self.stage = Stage()
-        self.step = 0  # steps done in the stage
-        self.before = 0  # steps done in earlier stages
+        self.index, self.stage = -1, Stage()
+        self.step, self.before = 0, 0  # steps done in the stage, and in earlier ones
         self.saved = time.monotonic()  # when the last checkpoint was written
-        self.stage_over = True
-        self.over = False
+        self.stage_over, self.over = True, False
         self.status = "finished"
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
@@ -208,19 +205,14 @@ class Run:
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
-        self.history.append(
-            {
-                "stage": self.stage.name,
-                "step": total,
-                "train": {name: _finite(value) for name, value in means.items()},
-                "validation": {name: {"accuracy": _finite(s.accuracy), "loss": _finite(s.loss)} for name, s in scores.items()},
-                "seconds": self.meter.total(),
-            }
-        )
+        told = {name: {"accuracy": _finite(item.accuracy), "loss": _finite(item.loss)} for name, item in scores.items()}
+        train = {name: _finite(value) for name, value in means.items()}
+        at = {"stage": self.stage.name, "step": total}
+        self.history.append({**at, "train": train, "validation": told, "seconds": self.meter.total()})
         self._save()
         if self.progress is not None:
             accuracy = scores["validation"].accuracy if "validation" in scores else None
-            self.progress({"stage": self.stage.name, "step": total, "steps": self.before + self.length, "accuracy": accuracy})
+            self.progress({**at, "steps": self.before + self.length, "accuracy": accuracy})
 
     def _say(self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
         given = self.method, self.context.modules, self.context.state
@@ -237,21 +229,21 @@ class Run:
 
     def _save(self) -> None:
         """Write a checkpoint if the last one, or the start, is `checkpoint_seconds` ago: a stop costs no more than that."""
-        if self.path is not None and time.monotonic() - self.saved >= self.settings.checkpoint_seconds:
-            with self.meter.part("waiting"):
-                self._write(self.path)
-            self.saved = time.monotonic()
+        if self.path is None or time.monotonic() - self.saved < self.settings.checkpoint_seconds:
+            return
+        with self.meter.part("waiting"):
+            self._write(self.path)
+        self.saved = time.monotonic()
 
     def _write(self, path: Path) -> None:
-        tensors = {**self.context.weights(), **self.context.gathered()}
+        tensors = {**self.context.weights(), **self.context.gathered(), **files.stage_tensors(self.stage)}
         for step, kept in self.snapshots.items():
             tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
-        tensors |= files.stage_tensors(self.stage)
         values = {
             "identity": self.identity,
             "stage": files.stage_values(self.stage),
             "selector": self.selector.save(),
-            "stopper": [self.stopper.best if math.isfinite(self.stopper.best) else None, self.stopper.waited],
+            "stopper": [_finite(self.stopper.best), self.stopper.waited],
             "seconds": self.meter.saved(),
             **{key: getattr(self, key) for key in _NUMBERS},
         }
@@ -292,11 +284,10 @@ class Run:
             # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
             steps = sorted(self.selector.steps)
             by_step = {step: self.said.get(step) or self._at(step, predict, self.validation) for step in steps}
-            answers, doubts = self._answers(self.split.evaluation, self.images)
+            answers, doubts = self.answer(self.split.evaluation, self.images, given=True)
         predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
-        taken = self.before + self.step
-        self.meter.images += taken * self.settings.batch
-        cost = {**self.meter.cost(), "steps": float(taken)}
+        self.meter.images += (self.before + self.step) * self.settings.batch
+        cost = {**self.meter.cost(), "steps": float(self.before + self.step)}
         frozen = {key: value.detach().cpu() for key, value in self.context.frozen().items()}
         pairing = pairing_of(self.method, self.split, self.info)
         told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
@@ -306,15 +297,10 @@ class Run:
         return Trajectory(*ended, {} if self.status == "diverged" else self.method.exhibits(self.info, state))
 
     def answer(
-        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset], *, given: bool = False
     ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
-        """See `Answer`."""
-        return self._answers(sets, given_sets(images, self.model, self.settings, self.seed))
-
-    def _answers(
-        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
-    ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
-        """`answer` for data sets as the model takes them. Each distinct snapshot predicts once."""
+        """See `Answer`. `given`: the data sets are already as the model takes them. Each distinct snapshot predicts once."""
+        images = images if given else given_sets(images, self.model, self.settings, self.seed)
         if not sets:
             return {rule: {} for rule in self.taken}, []
         rows = {name: EvaluationRows(item, images[item.source], self.settings, resident=False) for name, item in sets.items()}

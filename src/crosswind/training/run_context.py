@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs
 from crosswind.training.settings import ModelSpec, TrainingSettings
-
-__all__ = ["Optimiser", "LoopContext"]
 
 
 class Optimiser:
@@ -54,51 +52,29 @@ class Optimiser:
         if self._spec.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self._spec.clip)
         lr = self._lr if self._spec.schedule is None else self._lr * self._spec.schedule(batch.step, batch.epoch)
-        moved = [(p, kept) for p, kept in zip(self.parameters, self._gathered, strict=True) if p.grad is not None]
+        moved = [(p, p.grad, kept) for p, kept in zip(self.parameters, self._gathered, strict=True) if p.grad is not None]
         if moved:
             with torch.no_grad():
-                (self._descend if self._kind == "sgd" else self._adapt)(moved, lr)
+                self._move(moved, lr)
 
-    def _descend(self, moved: list[tuple[nn.Parameter, dict[str, Tensor]]], lr: float) -> None:
-        buffers = [kept.get("momentum_buffer") for _, kept in moved]
-        sgd(
-            [parameter for parameter, _ in moved],
-            [_gradient(parameter) for parameter, _ in moved],
-            buffers,
-            weight_decay=self._decay,
-            momentum=self._momentum,
-            lr=lr,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
-        for (_, kept), buffer in zip(moved, buffers, strict=True):
-            if buffer is not None:
-                kept["momentum_buffer"] = buffer
-
-    def _adapt(self, moved: list[tuple[nn.Parameter, dict[str, Tensor]]], lr: float) -> None:
-        for parameter, kept in moved:
+    def _move(self, moved: Sequence[tuple[Tensor, Tensor, dict[str, Tensor]]], lr: float) -> None:
+        parameters, gradients = [parameter for parameter, _, _ in moved], [gradient for _, gradient, _ in moved]
+        gathered = [kept for _, _, kept in moved]
+        shared: dict[str, Any] = {"lr": lr, "weight_decay": self._decay, "maximize": False}
+        if self._kind == "sgd":
+            buffers = [kept.get("momentum_buffer") for kept in gathered]
+            sgd(parameters, gradients, buffers, momentum=self._momentum, dampening=0.0, nesterov=False, **shared)
+            for kept, buffer in zip(gathered, buffers, strict=True):
+                kept.update({} if buffer is None else {"momentum_buffer": buffer})
+            return
+        for parameter, kept in zip(parameters, gathered, strict=True):
             if not kept:
                 kept["step"] = torch.zeros((), device=parameter.device)
                 kept["exp_avg"], kept["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        beta1, beta2 = self._spec.betas
-        adam(
-            [parameter for parameter, _ in moved],
-            [_gradient(parameter) for parameter, _ in moved],
-            [kept["exp_avg"] for _, kept in moved],
-            [kept["exp_avg_sq"] for _, kept in moved],
-            [],
-            [kept["step"] for _, kept in moved],
-            fused=True,
-            amsgrad=False,
-            beta1=beta1,
-            beta2=beta2,
-            lr=lr,
-            weight_decay=self._decay,
-            eps=self._spec.eps,
-            maximize=False,
-            decoupled_weight_decay=self._kind == "adamw",
-        )
+        first, second, steps = ([kept[name] for kept in gathered] for name in ("exp_avg", "exp_avg_sq", "step"))
+        shared |= {"beta1": self._spec.betas[0], "beta2": self._spec.betas[1], "eps": self._spec.eps}
+        decoupled = self._kind == "adamw"
+        adam(parameters, gradients, first, second, [], steps, fused=True, amsgrad=False, decoupled_weight_decay=decoupled, **shared)
 
     def save(self) -> dict[str, Tensor]:
         """What it has gathered, as `INDEX/KEY` of each parameter in order."""
@@ -152,8 +128,7 @@ class LoopContext:
         with autocast(self._settings):
             found = loss()
         self._optimisers[name].step(found.total, self.batch)
-        for key, value in found.state.items():
-            self.state[key] = value.detach()
+        self.state.update({key: value.detach() for key, value in found.state.items()})
         return found
 
     def reset(self, name: str) -> None:
@@ -185,13 +160,8 @@ class LoopContext:
             return _plain(torch.cat(evaluated({"model": model}, self._settings.precision, passed)))
 
     def _base_model(self) -> Model:
-        # Told apart from the method's own copies: asking for it must not move the weights that later copies begin with.
-        copies, self._copies = self._copies, 0
-        try:
-            model = self._make_model(base=True)
-        finally:
-            self._copies = copies
-        return self._placed(model)
+        model: Model = self._placed(self._make_model(base=True))
+        return model
 
     # -- what the loop calls -----------------------------------------------------------------------------------------------
 
@@ -216,14 +186,14 @@ class LoopContext:
             state = self.state
             self.build()
             self.state = state  # what `Method.stage` put there is for this stage
-        specs = self._method.optimisers(self.info, self.modules, stage.name)
         wanting = {id(p) for module in self.modules.values() for p in module.parameters() if p.requires_grad}
         self._optimisers = {
-            name: Optimiser(spec, self._settings, alone=wanting <= {id(p) for p in spec.parameters}) for name, spec in specs.items()
+            name: Optimiser(spec, self._settings, alone=wanting <= {id(p) for p in spec.parameters})
+            for name, spec in self._method.optimisers(self.info, self.modules, stage.name).items()
         }
 
     def train(self, mode: bool = True) -> None:
-        """Every network in training mode, or in evaluation mode, but for parts that are frozen."""
+        """Every network in training mode, or in evaluation mode."""
         for module in self.modules.values():
             module.train(mode)
 
@@ -239,10 +209,8 @@ class LoopContext:
         """Take networks and state from what `weights` gave."""
         whole = {**self.frozen(), **tensors}
         for name, module in self.modules.items():
-            prefix = f"module/{name}/"
-            module.load_state_dict({key.removeprefix(prefix): value for key, value in whole.items() if key.startswith(prefix)})
-        state = {key.removeprefix("state/"): value for key, value in tensors.items() if key.startswith("state/")}
-        self.state = {key: value.clone().to(self._settings.device) for key, value in state.items()}
+            module.load_state_dict(_below(whole, f"module/{name}/"))
+        self.state = {key: value.clone().to(self._settings.device) for key, value in _below(tensors, "state/").items()}
 
     def _all(self) -> dict[str, Tensor]:
         out = {f"module/{name}/{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()}
@@ -256,8 +224,7 @@ class LoopContext:
     def load_gathered(self, tensors: Mapping[str, Tensor]) -> None:
         """Take it back."""
         for name, optimiser in self._optimisers.items():
-            prefix = f"optimiser/{name}/"
-            optimiser.restore({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+            optimiser.restore(_below(tensors, f"optimiser/{name}/"))
 
     def _make_model(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
         own = self.info.class_names or unnamed(self.info.n_classes)
@@ -267,7 +234,7 @@ class LoopContext:
             self.info.input,
             own if n_classes is None else unnamed(n_classes),
             self.seed,
-            copy=self._copies,
+            copy=0 if base else self._copies,  # of a base all weights are replaced
             channels_last=self._settings.channels_last,
         )
         if not base:
@@ -275,8 +242,7 @@ class LoopContext:
             return model
         if self._base is None:
             raise NeedsError("the method asks for a base run's weights but declares no base run")
-        prefix = "model."
-        model.load_state_dict({key.removeprefix(prefix): value for key, value in self._base.items() if key.startswith(prefix)})
+        model.load_state_dict(_below(self._base, "model."))
         return model
 
     def _placed(self, module: Any) -> Any:
@@ -288,9 +254,8 @@ class LoopContext:
         return module
 
 
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 def _places(rows: Tensor | None) -> np.ndarray | None:

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
 
-__all__ = ["Order", "even_groups", "row_weights", "undrawn"]
-
 
 class Order:
     """The members of a set in an endless order: one block after another, each a permutation or as many weighted draws.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
-
-__all__ = ["ORACLES", "RULES", "Rule", "Score", "Selection", "Selector", "Stopper", "check_rules", "start_of"]
 
 
 class Rule(NamedTuple):
@@ -73,16 +71,16 @@ class Selector:
         """Take one validation into account; it becomes the last one."""
         for rule, (name, score) in self._rules.items():
             best = self._best.get(rule)
+            ties = 1
             if best is not None and not best.step < self._start <= step:
                 now, then = getattr(scores[name], score), getattr(best.scores[name], score)
                 if now < then:
                     continue
-                if now == then:
-                    lower = _loss(scores[name]) < _loss(best.scores[name])
-                    at, kept = (step, dict(scores)) if lower else (best.step, best.scores)
-                    self._best[rule] = Selection(rule, at, best.ties + 1, kept)
+                ties = best.ties + 1 if now == then else 1
+                if now == then and not _loss(scores[name]) < _loss(best.scores[name]):
+                    self._best[rule] = replace(best, ties=ties)
                     continue
-            self._best[rule] = Selection(rule, step, 1, dict(scores))
+            self._best[rule] = Selection(rule, step, ties, dict(scores))
         self._best["last"] = Selection("last", step, 1, dict(scores))
 
     @property
@@ -98,23 +96,15 @@ class Selector:
     def save(self) -> list[dict[str, Any]]:
         """The selector as plain values."""
         return [
-            {
-                "rule": item.rule,
-                "step": item.step,
-                "ties": item.ties,
-                "scores": {name: list(vars(score).values()) for name, score in item.scores.items()},
-            }
+            {**vars(item), "scores": {name: list(vars(score).values()) for name, score in item.scores.items()}}
             for item in self.selections.values()
         ]
 
     def restore(self, saved: Sequence[Mapping[str, Any]]) -> None:
         """Go on from what `save` gave."""
-        self._best = {
-            item["rule"]: Selection(
-                item["rule"], item["step"], item["ties"], {name: Score(*values) for name, values in item["scores"].items()}
-            )
-            for item in saved
-        }
+        for item in saved:
+            scores = {name: Score(*values) for name, values in item["scores"].items()}
+            self._best[item["rule"]] = Selection(**{**item, "scores": scores})
 
 
 class Stopper:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Event:
 
 
 class Engine(Protocol):
-    """Executes tasks."""
+    """Executes tasks. A context manager, which ends what still runs."""
 
     workers: int
     """How many tasks run at once."""
@@ -83,20 +83,22 @@ class Engine(Protocol):
 
     def idle(self) -> int:
         """How many more tasks can be submitted now."""
-        ...
 
     def submit(self, task: Task) -> None:
         """Start `task`, which `idle` has room for."""
-        ...
 
     def wait(self, seconds: float) -> list[Event]:
         """What happened; waits for at most `seconds` for something to happen, but may work longer."""
-        ...
 
     def cancel(self) -> None:
-        """End all running tasks at once and forget them."""
-        ...
+        """End all running tasks at once and forget them; what they did since their last checkpoint is lost."""
 
     def close(self) -> None:
         """Cancel, and give everything back."""
-        ...
+        self.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

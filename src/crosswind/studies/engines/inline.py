@@ -10,12 +10,12 @@ from typing import Any, final
 from crosswind.core.errors import RunError
 from crosswind.data.budget import bounded
 from crosswind.studies.artifacts import plain_json
-from crosswind.studies.engines import Event, Task
+from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.engines.worker import perform
 
 
 @final
-class Inline:
+class Inline(Engine):
     """An engine in this process. A run that kills the process kills the driver with it.
 
     The time limit is looked at whenever the run reports its progress: this process cannot be ended from outside.
@@ -50,24 +50,12 @@ class Inline:
             if task.limit is not None and spent > task.limit:
                 raise RunError(f"time limit: the run took more than {task.limit:g} seconds")
 
-        try:
-            # Through JSON and back, so that the run sees and returns what it would in a worker.
-            with bounded(self._memory):
-                event = perform(self._job, json.loads(plain_json(dataclasses.asdict(task))), report)
-        finally:
-            self._task = None
+        self._task = None
+        # Through JSON and back, so that the run sees and returns what it would in a worker.
+        with bounded(self._memory):
+            event = perform(self._job, json.loads(plain_json(dataclasses.asdict(task))), report)
         return [Event(**event, worker="inline")]
 
     def cancel(self) -> None:
         """Forget a task that was not started."""
         self._task = None
-
-    def close(self) -> None:
-        """Nothing is held."""
-        self.cancel()
-
-    def __enter__(self) -> Inline:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

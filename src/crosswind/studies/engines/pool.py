@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from typing import IO, Literal, final
+from typing import IO, Any, Literal, final
 
 from crosswind.core.errors import one_line
 from crosswind.core.registry import MODULES_VARIABLE
@@ -26,7 +26,7 @@ from crosswind.data.budget import budget
 from crosswind.data.resident import Region
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.causes import cause_of, cause_of_signal
-from crosswind.studies.engines import Event, Task
+from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.training.settings import WORKER_VARIABLE
 
@@ -36,10 +36,8 @@ LAST_LINES = 3
 
 
 @final
-class Pool:
-    """An engine of `workers` processes, which hold the pixels that they train on once for all. They are started when first needed.
-    A context manager.
-    """
+class Pool(Engine):
+    """An engine of `workers` processes, started when first needed, which hold the pixels that they train on once for all."""
 
     interruptible = True
 
@@ -103,7 +101,7 @@ class Pool:
         return events
 
     def cancel(self) -> None:
-        """Kill the workers that have a task; what they did since their last checkpoint is lost."""
+        """Kill the workers that have a task."""
         for worker in self._busy:
             worker.end()
         self._busy, self._lost = [], []
@@ -118,12 +116,6 @@ class Pool:
             self._pixels.close()
             self._pixels = None
 
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _read(self, worker: _Worker) -> list[Event]:
         try:
             message = json.loads(worker.connection.recv_bytes())
@@ -132,9 +124,9 @@ class Pool:
         if message["kind"] == "ready":
             worker.ready()
             return []
+        if message["kind"] == "progress":
+            return [worker.event("progress", result=message["result"])]
         event = Event(**message, worker=worker.name)
-        if event.kind == "progress":
-            return [dataclasses.replace(event, seconds=worker.seconds)]
         self._busy.remove(worker)
         if event.kind == "lost":  # out of memory: a new process starts with none of what this one still holds
             worker.end()
@@ -143,18 +135,16 @@ class Pool:
         return [event]
 
     def _ended(self, worker: _Worker) -> list[Event]:
-        lost = worker.event("lost")
-        reason, detail, cause = worker.last_words()
         self._busy.remove(worker)
-        return [dataclasses.replace(lost, reason=reason, detail=detail, cause=cause)]
+        return [dataclasses.replace(worker.event("lost"), **worker.last_words())]
 
     def _overdue(self, worker: _Worker) -> list[Event]:
         if time.monotonic() < worker.deadline:
             return []
         if worker.is_ready:
-            event = worker.event("failed", f"time limit: the run took more than {worker.limit:g} seconds")
+            event = worker.event("failed", reason=f"time limit: the run took more than {worker.limit:g} seconds")
         else:
-            event = worker.event("lost", f"its worker did not start within {START_SECONDS:g} seconds", "system")
+            event = worker.event("lost", reason=f"its worker did not start within {START_SECONDS:g} seconds", cause="system")
         self._busy.remove(worker)
         worker.end()
         return [event]
@@ -200,21 +190,15 @@ class _Worker:
         self._listener = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
         self._listener.start()
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the task was taken."""
-        return time.monotonic() - self._since
-
-    def event(self, kind: Literal["failed", "lost"], reason: str = "", cause: str = "") -> Event:
-        """The end of the task now."""
-        return Event(self.key, kind, reason=reason, seconds=self.seconds, worker=self.name, cause=cause)
+    def event(self, kind: Literal["failed", "lost", "progress"], **told: Any) -> Event:
+        """What happened to the task now."""
+        return Event(self.key, kind, seconds=time.monotonic() - self._since, worker=self.name, **told)
 
     def take(self, task: Task) -> bool:
         """Send the task; False when the worker is dead."""
-        self.key, self.limit, self._since = task.key, task.limit, time.monotonic()
-        self._output = b""
+        self.key, self.limit, self._output = task.key, task.limit, b""
         if self.is_ready:
-            self._set_deadline()
+            self.ready()
         try:
             self.connection.send_bytes(plain_json(dataclasses.asdict(task)).encode())
         except OSError:
@@ -222,9 +206,9 @@ class _Worker:
         return True
 
     def ready(self) -> None:
-        """The process has started: from now on the run's time counts."""
+        """From now on the run's time counts: the process has started."""
         self.is_ready, self._since = True, time.monotonic()
-        self._set_deadline()
+        self.deadline = float("inf") if self.limit is None else self._since + self.limit
 
     def lives(self) -> bool:
         """Whether the process has not ended."""
@@ -242,8 +226,8 @@ class _Worker:
         if not self._listener.is_alive() and self._process.stdout is not None:
             self._process.stdout.close()
 
-    def last_words(self) -> tuple[str, str, str]:
-        """Why the process ended, in one sentence, the last of what it printed, and an event's cause; ends what is left of it."""
+    def last_words(self) -> dict[str, Any]:
+        """Of an event: why the process ended, in one sentence, the last of what it printed, the cause. Ends what is left of it."""
         try:
             self._process.wait(timeout=5.0)  # the socket closes a moment before the process is gone
             status: int | None = self._process.returncode
@@ -259,10 +243,8 @@ class _Worker:
             how = f"its worker was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
         output = self._output.decode("utf-8", "replace")
         said = _telling(output)
-        return f"{how}; it said: {said}" if said else how, output, cause_of_signal(-(status or 0))
-
-    def _set_deadline(self) -> None:
-        self.deadline = float("inf") if self.limit is None else time.monotonic() + self.limit
+        reason = f"{how}; it said: {said}" if said else how
+        return {"reason": reason, "detail": output, "cause": cause_of_signal(-(status or 0))}
 
     def _listen(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -157,12 +157,12 @@ def _checked(result: Any) -> dict[str, Any]:
     """The job's result as plain values, or `RunError` saying what is wrong with it."""
     try:
         plain = json.loads(plain_json(result))
-        known = plain["status"] in ("finished", "diverged")
-        scored = all(isinstance(entry["metrics"], dict) and entry["rule"] and entry["set"] for entry in plain["scores"])
+        if plain["status"] not in ("finished", "diverged"):
+            raise ValueError("its status is neither finished nor diverged")
+        if not all(isinstance(entry["metrics"], dict) and entry["rule"] and entry["set"] for entry in plain["scores"]):
+            raise ValueError("a score needs a rule, a set and metrics")
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"the job's result is not as it should be: {type(error).__name__}: {error}") from error
-    if not known or not scored:
-        raise RunError("the job's result is not as it should be: it needs a status and scores with rule, set and metrics")
     return plain
 
 
