@@ -275,7 +275,11 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
 
     seeds = max(2, 2 * rounds // 5)  # so that the study outlasts the rounds
     study = tmp_path / "whole.yaml"
-    study.write_text(yaml.safe_dump({**STUDY, "seeds": seeds, "training": {"steps": 160, "batch": 32, "validate_every": 5, "checkpoint_seconds": 0}}))
+    study.write_text(
+        yaml.safe_dump(
+            {**STUDY, "seeds": seeds, "training": {"steps": 160, "batch": 32, "validate_every": 5, "checkpoint_seconds": 0}}
+        )
+    )
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     assert _crosswind(study, calm).wait() == 0
     dice = random.Random(5)

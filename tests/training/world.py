@@ -99,7 +99,9 @@ def run(
 ) -> Trajectory:
     """A short fit; two hidden layers of 16 where the model is the perceptron."""
     knobs = {"hidden": 16, "layers": 2} if model == "mlp" else {}
-    chosen = TrainingSettings.of({"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32, "checkpoint_seconds": 0, **settings})
+    chosen = TrainingSettings.of(
+        {"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32, "checkpoint_seconds": 0, **settings}
+    )
     sets = split() if sets is None else sets
     model_spec = ModelSpec(model, knobs)
     return fit(

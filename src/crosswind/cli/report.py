@@ -26,6 +26,9 @@ def report_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
     form: Annotated[str, typer.Option("--format", metavar="text|csv|latex|json", help="How tables are written.")] = "text",
+    which: Annotated[
+        str, typer.Option("--tables", metavar="two|all", help="Which tables are printed as text, below the findings.")
+    ] = "two",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write one file a table there instead of printing.")
     ] = None,
@@ -39,9 +42,10 @@ def report_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the tables of a store and write its page: accuracy, difference to the reference paired by seed, worst groups, runs.
+    """Print what the studies of a store found, and write their page.
 
-    The page is one HTML file with figures and tables that needs no network. CSV is one tidy table with every number. With another
+    First the findings in sentences: what each shift costs, what each method wins or loses beside the reference, what could not be
+    told. Then two tables, or all. The page is one HTML file with figures and tables that needs no network. CSV is one tidy table with every number. With another
     format or --out the page is written only where --page names it.
     """
     from crosswind.reports.gather import gather, no_collection
@@ -49,6 +53,8 @@ def report_command(
 
     if form not in _SUFFIX:
         raise unknown("--format", "format", form, _SUFFIX)
+    if which not in ("two", "all"):
+        raise unknown("--tables", "choice", which, ("two", "all"))
     form = "json" if as_json else form
     if out is not None and out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
@@ -64,7 +70,13 @@ def report_command(
             for record in records
             for table in (record.number_tables(every=out is not None) if form == "csv" else record.text_tables())
         ]
-        if out is None:
+        if out is None and form == "json":
+            print_json({"studies": [record.to_json() for record in records]})
+        elif out is None and form == "text" and which == "two":
+            typer.echo("\n\n".join(record.to_text() for record in records))
+        elif out is None:
+            if form == "text":
+                typer.echo("".join(f"{record.findings.to_text()}\n\n" for record in records if record.findings), nl=False)
             _print(tables, form)
         else:
             _write(tables, form, out)
@@ -110,9 +122,7 @@ def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:
 
 
 def _print(tables: Sequence[Table], form: str) -> None:
-    if form == "json":
-        print_json([table.to_json() for table in tables])
-    elif form == "csv":
+    if form == "csv":
         # One header: the tables of several studies are one tidy table.
         for position, table in enumerate(tables):
             typer.echo(table.to_csv() if position == 0 else table.to_csv().partition("\n")[2], nl=False)

@@ -101,15 +101,15 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
 
     # The page is of the whole folder: a second study into it must not hide the first.
     records = {name: gather(store, name) for name in store.study_names()}
-    tables = records[planned.study.name].text_tables()
+    record = records[planned.study.name]
     page = make_page(store, list(records.values()))
     if as_json:
-        print_json({"status": status_row(store, planned.study.name), "tables": [table.to_json() for table in tables]})
+        print_json({"status": status_row(store, planned.study.name), **record.to_json()})
     else:
-        typer.echo("\n\n".join(table.to_text() for table in tables))
+        typer.echo(record.to_text())
         again = f"crosswind report {where} --study {planned.study.name}"
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
-        typer.echo(f"\n{summary.executed} runs in {summary.seconds:.0f} s{busy}; results are in {where} ({again})")
+        typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}; results are in {where} ({again})")
         typer.echo(page)
     warn_of_damage(planned.study.name, store.damaged(planned.study.name), where)
     if summary.stopped:

@@ -106,7 +106,11 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     claims = resolved.get("claims") or []
     if not claims:
         return []
-    from crosswind.studies.claims import rule_of, sides_of, unshifted  # reports of studies without claims need not load what checks them
+    from crosswind.studies.claims import (  # reports of studies without claims need not load what checks them
+        rule_of,
+        sides_of,
+        unshifted,
+    )
 
     # Runs of one side differ in point and seeds only, which are left out of `where`.
     points: dict[Run, dict[str, None]] = {}

@@ -1,7 +1,7 @@
 """What a study found, in sentences: what each shift costs, what each method wins or loses, and what could not be told.
 
-Each comparison is a difference paired by seed with its 95% interval; all of a study are judged together (`multiplicity`). A sentence
-says that something differs only where the adjusted p is below 0.05. Nothing else decides what is said.
+Each comparison is a difference paired by seed with its 95% interval. All of a study are judged together (`multiplicity`). A
+sentence says that something differs only where the adjusted p is below 0.05.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import plain
 from crosswind.evaluation.compare import Difference, benjamini_hochberg, holm, paired, seeds_to_tell
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.notes import MARK, at_chance, doubt_notes
 from crosswind.reports.results import Entry, Place, Results
 
 if TYPE_CHECKING:
+    from crosswind.reports.claims import Judgement
     from crosswind.reports.gather import StudyRecord
 
 EFFECT = 0.05
@@ -37,11 +37,12 @@ _ADJUST: Mapping[str, tuple[str, Callable[[Mapping[int, float]], Mapping[int, fl
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison at one place: the reference under a shift less itself without one (`cost`), or a method less the reference
-    under the same shift (`effect`).
+    """One comparison at one place: the reference under a shift less itself without one (`cost`), or a method less the reference.
 
-    `value` and `base`: the means of both sides over all their seeds, as fractions. `near`: the interval at `NEAR_LEVEL`. `adjusted`:
-    p in the family of the study, None where there is none. `doubted`: a run of one side told its reader to doubt it.
+    The latter (`effect`) is under the same shift.
+
+    `value` and `base`: the means of both sides over all their seeds, as fractions. `near`: the interval at `NEAR_LEVEL`.
+    `adjusted`: p in the family of the study, None where there is none. `doubted`: a run of a side told its reader to doubt it.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class Finding:
     @property
     def about_equal(self) -> bool:
         """Whether the interval at `NEAR_LEVEL` lies within `MARGIN` of 0."""
-        return self.near is not None and -MARGIN < self.near[0] and self.near[1] < MARGIN
+        return self.near is not None and self.near[0] > -MARGIN and self.near[1] < MARGIN
 
     @property
     def seeds(self) -> int | None:
@@ -106,6 +107,11 @@ class Findings:
     items: Sequence[Finding]
     parts: Sequence[tuple[str, Sequence[str]]]
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON: the sentences by heading, and every comparison with its numbers."""
+        sentences = {heading: list(found) for heading, found in self.parts}
+        return {"intro": self.intro, "sentences": sentences, "comparisons": [item.to_json() for item in self.items]}
+
     def to_text(self, width: int = 80) -> str:
         """The sentences for a terminal, at most `LISTED` of a kind."""
         lines = textwrap.wrap(self.intro, width, break_on_hyphens=False)
@@ -114,7 +120,7 @@ class Findings:
             for sentence in sentences[:LISTED]:
                 lines += textwrap.wrap(sentence, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
             if len(sentences) > LISTED:
-                lines.append(f"  and {len(sentences) - LISTED} more (crosswind report --tables all)")
+                lines.append(f"  and {len(sentences) - LISTED} more on the page")
         return "\n".join(lines) + "\n"
 
 
@@ -185,7 +191,9 @@ def _intro(study: StudyRecord, items: Sequence[Finding], multiplicity: str, fami
     split = any(item.difference.splits > 1 for item in items)
     seeds = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     seeds += " runs" if split else " seeds" if runs[-1] > 1 else " seed"
-    judged = f"p < 0.05 by {_ADJUST[multiplicity][0]} over {family} comparisons" if multiplicity in _ADJUST else "p < 0.05, each alone"
+    judged = "p < 0.05, each alone"
+    if multiplicity in _ADJUST:
+        judged = f"p < 0.05 by {_ADJUST[multiplicity][0]} over {family} comparisons"
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
     missing = f" {waiting:,} of {len(study.runs):,} runs are not done." if waiting else ""
     oracle = " The rule that chooses the step is an ORACLE." if study.rules[0].startswith("best-target") else ""
@@ -195,10 +203,12 @@ def _intro(study: StudyRecord, items: Sequence[Finding], multiplicity: str, fami
 def _parts(study: StudyRecord, places: Sequence[Place], items: Sequence[Finding]) -> Iterator[tuple[str, list[str]]]:
     where = _where(places)
     reference = study.reference
+    if study.claims:
+        yield "Claims", [_claim(item) for item in study.claims]
     costs, effects = (_together(item for item in items if item.kind == kind) for kind in (COST, EFFECT_OF))
     if costs:
-        without = sorted({f"{first.base:.1%}" for group in costs if (first := group[0]).metric == HEADLINE.name})
-        right = f" (right on {' to '.join((without[0], without[-1]) if len(without) > 1 else without)} without a shift)" if without else ""
+        without = sorted({f"{group[0].base:.1%}" for group in costs if group[0].metric == HEADLINE.name})
+        right = f" (right on {' to '.join(dict.fromkeys((without[0], without[-1])))} without a shift)" if without else ""
         said = [where(group[0]) + _cost(group, study, reference) for group in costs if any(item.told for item in group)]
         yield f"What each shift costs {reference}{right}", said or ["No cost could be told."]
     if effects:
@@ -206,17 +216,30 @@ def _parts(study: StudyRecord, places: Sequence[Place], items: Sequence[Finding]
         yield f"What each method does beside {reference} under the same shift", said or ["No difference could be told."]
     near = [item for item in items if item.kind == EFFECT_OF and item.about_equal and item.metric == HEADLINE.name]
     if near:
-        yield f"About as accurate as {reference}: 90% interval within {_points(MARGIN, 0)} points", [
-            f"{where(item)}{item.method} under {item.shift} [{_signed(item.near[0])}, {_signed(item.near[1])}]{_mark(item)}"
-            for item in near
-            if item.near is not None
-        ]
+        yield (
+            f"About as accurate as {reference}: 90% interval within {_points(MARGIN, 0)} points",
+            [
+                f"{where(item)}{item.method} under {item.shift} [{_signed(item.near[0])}, {_signed(item.near[1])}]{_mark(item)}"
+                for item in near
+                if item.near is not None
+            ],
+        )
     open_ = sorted((item for item in items if not item.told and item not in near), key=lambda item: -abs(item.difference.mean))
     if open_:
-        yield f"What could not be told ({sum(not item.told for item in items)} of {len(items)})", [where(item) + _open(item) for item in open_]
+        number = sum(not item.told for item in items)
+        yield f"What could not be told ({number} of {len(items)})", [where(item) + _open(item) for item in open_]
     doubts = dict.fromkeys(line for place in places for line in doubt_notes(study.found, place))
     if doubts:
         yield "Rows that doubt themselves", list(doubts)
+
+
+def _claim(item: Judgement) -> str:
+    found = None if item.waits else item.difference
+    if found is None:
+        return f"{item.text}: {item.verdict}."
+    interval = "" if found.low is None or found.high is None else f" [{_signed(found.low)}, {_signed(found.high)}]"
+    p = "" if item.adjusted is None else f"; p {'< 0.001' if item.adjusted < 0.001 else f'= {item.adjusted:.3f}'}"
+    return f"{item.text}: {item.verdict} ({_signed(found.mean)}{interval}{p})."
 
 
 def _where(places: Sequence[Place]) -> Callable[[Finding], str]:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crosswind.core.errors import StoreError, one_line, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.findings import Findings, find
 from crosswind.reports.results import Place, Results, arrange
 from crosswind.reports.run_tables import costs, run_table, time_table
-from crosswind.reports.score_tables import estimate_table, number_table, place_tables, shown_places
+from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables, shown_places
 from crosswind.reports.tables import Table
 from crosswind.studies.artifacts import artifact_folder
 
@@ -118,8 +119,28 @@ class StudyRecord:
         """The study's claims, judged."""
         return judge(self.found, self.resolved)
 
+    @cached_property
+    def findings(self) -> Findings | None:
+        """What the study found, in sentences; None where nothing can be compared."""
+        with damage_named(self.store, self.name):
+            return find(self)
+
+    def to_text(self) -> str:
+        """What is printed: the findings and two tables, of the first place; without findings every table."""
+        tables = self.text_tables()
+        if self.findings is None:
+            return "\n\n".join(table.to_text() for table in tables)
+        shown = overview(self.found, next(iter(self.tables)), self.reference)
+        text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)])
+        return f"{text}\nAll {len(tables)} tables: --tables all, or the page.\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Findings and tables as plain values for JSON; scores are numbers."""
+        found = None if self.findings is None else self.findings.to_json()
+        return {"study": self.name, "findings": found, "tables": [table.to_json() for table in self.text_tables()]}
+
     def text_tables(self) -> list[Table]:
-        """The tables that are printed: those of the places, the claims, where the time went, and the state of the runs."""
+        """Every table: those of the places, the claims, where the time went, and the state of the runs."""
         with damage_named(self.store, self.name):
             places = [table for tables in self.tables.values() for table in tables.values()]
             rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))

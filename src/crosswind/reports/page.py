@@ -39,7 +39,7 @@ _SPECIAL = re.compile(r"""[&<>'"]""")
 class Group:
     """What is shown together. With a `title` it can be folded; figures of `cards` stand side by side.
 
-    `figures` come with the tables of their numbers, `texts` are pairs of title and content to copy, `pictures` are
+    `lists` are headings with sentences, `figures` come with the tables of their numbers, `texts` are pairs of title and content to copy, `pictures` are
     title, caption and address.
     """
 
@@ -51,6 +51,7 @@ class Group:
     pictures: list[tuple[str, str, str]] = field(default_factory=list)
     open: bool = True
     cards: bool = False
+    lists: list[tuple[str, Sequence[str]]] = field(default_factory=list)
 
 
 @dataclass
@@ -211,6 +212,11 @@ def _remarks(study: StudyRecord) -> list[str]:
 # -- sections -----------------------------------------------------------------------------------------------------------------
 
 
+def _findings(study: StudyRecord) -> Section:
+    found = study.findings
+    return Section("Findings", [found.intro], [Group(lists=list(found.parts))]) if found is not None else Section("", [], [])
+
+
 def _claims(study: StudyRecord) -> Section:
     table = claim_table(study.name, study.claims)
     return Section("Claims", [], [Group(tables=[table])] if table is not None else [])
@@ -341,6 +347,7 @@ def _specification(study: StudyRecord) -> Section:
 
 
 _SECTIONS: tuple[Callable[[StudyRecord], Section], ...] = (
+    _findings,
     _claims,
     _shifts,
     _scores,

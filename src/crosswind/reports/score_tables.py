@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from crosswind.evaluation.compare import Ranks, Summary, mean_ranks
+from crosswind.evaluation.compare import Difference, Ranks, Summary, mean_ranks
 from crosswind.evaluation.metrics import ESTIMATE, ESTIMATE_COVERS, ESTIMATE_ERROR, HEADLINE, METRICS, Metric
 from crosswind.reports.notes import (
     MARK,
@@ -29,7 +29,7 @@ from crosswind.reports.notes import (
     with_mark,
 )
 from crosswind.reports.results import LEVEL, Entry, Place, Results, rule_title
-from crosswind.reports.tables import Cell, Table, slug
+from crosswind.reports.tables import Cell, Score, Table, slug
 from crosswind.training.selection import ORACLES
 
 _WORST = METRICS["worst_group"]
@@ -60,6 +60,15 @@ def place_tables(found: Results, place: Place, reference: str = "erm") -> dict[s
             tables[metric.slug] = make(found, place, reference, metric)
     tables["estimates"] = _estimates(found, place, reference)
     return {name: table for name, table in tables.items() if table is not None}
+
+
+def overview(found: Results, place: Place, reference: str) -> list[Table]:
+    """Two tables of one place, methods by shifts, without notes: accuracy and worst group."""
+    return [
+        replace(_by_shift(found, place, reference, metric), notes=())
+        for metric in (HEADLINE, _WORST)
+        if found.has(place, metric.name)
+    ]
 
 
 def number_table(found: Results, reference: str = "erm", rules: Sequence[str] | None = None) -> Table:
@@ -131,7 +140,7 @@ def estimate_table(found: Results, reference: str = "erm", rules: Sequence[str] 
     return Table("estimates", "Every estimate of accuracy", (*columns, *numbers), tuple(rows), (), keys=9) if rows else None
 
 
-def _estimate_numbers(entry: Entry, label: str) -> tuple[Cell, ...]:
+def _estimate_numbers(entry: Entry, label: str) -> tuple[int, float, float, float, float | None, float | None, float, float | None]:
     accuracy, errors = entry.values(HEADLINE.name), entry.values(f"{ESTIMATE_ERROR}{label}")
     value, error = entry.summary(f"{ESTIMATE}{label}"), entry.summary(f"{ESTIMATE_ERROR}{label}")
     covered = entry.summary(f"{ESTIMATE_COVERS}{label}")
@@ -187,8 +196,7 @@ def _differences(found: Results, place: Place, reference: str) -> Table | None:
             marked += difference.excludes_zero
             same += difference.sd == 0
             missing += [f"{method} under {shift} {difference.missing}"] if difference.missing else []
-            text = _with_half_width(difference, "+") + (" *" if difference.excludes_zero else "")
-            rows[-1].append(with_mark(text, entry, base))
+            rows[-1].append(_cell(difference, HEADLINE.unit, entry, base, signed=True))
     if not counts:
         return None
     crossed = any(splits > 1 for splits, _ in counts)
@@ -246,10 +254,10 @@ def _estimates(found: Results, place: Place, reference: str) -> Table | None:
             assert entry is not None
             error = entry.summary(f"{ESTIMATE_ERROR}{label}")
             n, accuracy, value, _, _, _, absolute, covered = _estimate_numbers(entry, label)
-            assert error is not None and isinstance(n, int)
+            assert error is not None
             counts.update([(error.splits, error.n)])
-            inside = None if covered is None else f"{round(float(covered) * n)} of {n}"
-            row = [f"{accuracy:.3f}", f"{value:.3f}", with_mark(_with_half_width(error, "+"), entry), f"{absolute:.3f}", inside]
+            inside = None if covered is None else f"{round(covered * n)} of {n}"
+            row = [accuracy, value, _cell(error, HEADLINE.unit, entry, signed=True), absolute, inside]
             rows.append([shift, method, label, *row])
     if not rows:
         return None
@@ -271,14 +279,15 @@ def _usual_worst(entry: Entry) -> tuple[str, int, int]:
     return name, seeds, rows
 
 
-def _score(entry: Entry | None, metric: Metric) -> str | None:
+def _score(entry: Entry | None, metric: Metric) -> Score | None:
     summary = entry.summary(metric.name) if entry else None
-    return with_mark(_with_half_width(summary), entry) if summary else None
+    return _cell(summary, metric.unit, entry) if summary else None
 
 
-def _with_half_width(summary: Summary, sign: str = "") -> str:
-    """The mean, with half of its interval where it has one."""
-    return f"{summary.mean:{sign}.3f}" + ("" if summary.half_width is None else f" ± {summary.half_width:.3f}")
+def _cell(summary: Summary, unit: str, *entries: Entry | None, signed: bool = False) -> Score:
+    """A mean with half of its interval and its marks: of a difference that excludes 0, and of doubts of the entries."""
+    star = " *" if isinstance(summary, Difference) and summary.excludes_zero else ""
+    return Score(summary.mean, summary.half_width, summary.n, unit, with_mark(star, *entries), signed)
 
 
 def _table(
@@ -287,19 +296,7 @@ def _table(
     parts = (place.study, place.data, place.size and f"size {place.size}", place.model, f"selection {place.rule}")
     title = f"{title} on {place.set} ({', '.join(filter(None, parts))})"
     name = slug(what, place.study, place.data, place.size, place.model, place.set, place.rule)
-    return Table(name, title, tuple(columns), _aligned(rows), tuple(filter(None, dict.fromkeys(notes))), keys)
-
-
-def _aligned(rows: Sequence[list[Cell]]) -> tuple[tuple[Cell, ...], ...]:
-    """Values without an interval or a mark padded, so that means stand under means in a column aligned to the right."""
-    for i in range(len(rows[0]) if rows else 0):
-        column = "".join(cell for row in rows if isinstance(cell := row[i], str))
-        for tail in (" ± 0.000", " *", f" {MARK}") if "±" in column else (f" {MARK}",):
-            for row in rows if tail[1] in column else ():
-                cell = row[i]
-                if isinstance(cell, str) and tail[1] not in cell:
-                    row[i] = cell + " " * len(tail)
-    return tuple(map(tuple, rows))
+    return Table(name, title, tuple(columns), tuple(map(tuple, rows)), tuple(filter(None, dict.fromkeys(notes))), keys)
 
 
 # -- of the page only ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """A table and its forms: monospaced text wrapped into blocks, CSV, LaTeX, plain values for JSON.
 
-A cell is text, a number or None. None is `-` in text, nothing in CSV and a dash in LaTeX.
+A cell is text, a number, a `Score` or None. None is `-` in text, nothing in CSV and a dash in LaTeX.
 """
 
 from __future__ import annotations
@@ -16,7 +16,32 @@ from typing import Any
 
 from crosswind.core.errors import plain
 
-Cell = str | int | float | None
+
+@dataclass(frozen=True)
+class Score:
+    """A mean with half of its 95% interval (None where there is none) over `n` runs, in `unit`; `marks` stand behind it in text.
+
+    `signed`: a difference, shown with its sign.
+    """
+
+    mean: float
+    half_width: float | None
+    n: int
+    unit: str
+    marks: str = ""
+    signed: bool = False
+
+    def __str__(self) -> str:
+        half = "" if self.half_width is None else f" ± {self.half_width:.3f}"
+        return f"{self.mean:{'+' if self.signed else ''}.3f}{half}{self.marks}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON: `excludes_zero` and `doubted` stand for the marks `*` and `†`."""
+        told = {"mean": self.mean, "half_width": self.half_width, "n": self.n, "unit": self.unit, "doubted": "†" in self.marks}
+        return told | ({"excludes_zero": "*" in self.marks} if self.signed else {})
+
+
+Cell = str | int | float | Score | None
 
 _GAP = "  "
 _NUMERIC = re.compile(r"^[+-]?\d")
@@ -56,10 +81,17 @@ class Table:
 
     @cached_property
     def cells(self) -> list[list[str]]:
-        """The rows as a reader sees them: numbers with three decimals."""
-        return [
+        """The rows as a reader sees them: numbers with three decimals, scores padded so that means stand under means."""
+        shown = [
             ["-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row] for row in self.rows
         ]
+        for i in range(len(self.columns)):
+            scores = [at for at, row in enumerate(self.rows) if isinstance(row[i], Score)]
+            for tail in (" ± 0.000", " *", " †"):
+                if any(tail[:2] in shown[at][i] for at in scores):
+                    for at in scores:
+                        shown[at][i] += "" if tail[:2] in shown[at][i] else " " * len(tail)
+        return shown
 
     @cached_property
     def numeric(self) -> list[bool]:
@@ -137,7 +169,7 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: name, title, columns, rows, notes."""
-        rows = [[_stripped(cell) for cell in row] for row in self.rows]
+        rows = [[cell.to_json() if isinstance(cell, Score) else _stripped(cell) for cell in row] for row in self.rows]
         return {"name": self.name, "title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
 
 

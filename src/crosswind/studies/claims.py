@@ -70,7 +70,9 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
         if not about:
             raise InputError(path, f"the study has no {told} together")
         sides = dict(zip(("better", "than"), sides_of(claim.model_dump(), study.reference), strict=True))
-        places = {name: about if side.shift in (None, claim.shift) else _under(points, settled, side) for name, side in sides.items()}
+        places = {
+            name: about if side.shift in (None, claim.shift) else _under(points, settled, side) for name, side in sides.items()
+        }
         for name, side in sides.items():
             given = getattr(claim, name)
             named = f"{path}.{name}.method" if isinstance(given, SideSpec) else f"{path}.{name}"

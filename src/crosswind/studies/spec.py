@@ -147,9 +147,6 @@ class Claim(_Strict):
     text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
     better: str | SideSpec = _is(..., "the method that is claimed to be better, or {method, model, shift}")
     than: str | SideSpec | None = _is(None, "the other side; left out: the reference of the study")
-    wins_back: float | None = _is(
-        None, "the better side wins back more than this share of what the shift costs the other; needs a shift that is []", gt=0, le=1
-    )
     data: str | None = _is(None, "the data set; left out: each")
     shift: str | None = _is(None, "the shift; left out: each")
     size: str | None = _is(None, "the size, as tables name it; left out: each")
@@ -158,6 +155,9 @@ class Claim(_Strict):
     metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = _is("accuracy", "the score")
     rule: str | None = _is(
         None, "the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
+    )
+    wins_back: float | None = _is(
+        None, "the share of the shift's cost, beside a shift that is [], of which the better side wins back more", gt=0, le=1
     )
 
 
