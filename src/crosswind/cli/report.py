@@ -44,9 +44,9 @@ def report_command(
 ) -> None:
     """Print what the studies of a store found, and write their page.
 
-    First the findings in sentences: what each shift costs, what each method wins or loses beside the reference, what could not be
-    told. Then two tables, or all. The page is one HTML file with figures and tables that needs no network. CSV is one tidy table with every number. With another
-    format or --out the page is written only where --page names it.
+    First come the findings in sentences: what each shift costs, what each method wins or loses beside the reference, and what could
+    not be told. Then come two tables, or all of them. The page is one HTML file with figures and tables that needs no network. CSV
+    is one tidy table with every number. With another format or --out the page is written only where --page names it.
     """
     from crosswind.reports.gather import gather, no_collection
     from crosswind.studies.store import Store

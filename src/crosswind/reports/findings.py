@@ -25,7 +25,7 @@ EFFECT = 0.05
 """The difference for which the number of seeds is told that would tell it, see `compare.seeds_to_tell`."""
 MARGIN, NEAR_LEVEL = 0.03, 0.9
 """A method is about as good as the reference where the interval at this level lies within the margin (two one-sided tests)."""
-LISTED = 6
+LISTED = 5
 """Sentences of a kind that are printed; the page and JSON have all."""
 COST, EFFECT_OF = "cost", "effect"
 _METRICS = (HEADLINE.name, "worst_group")
@@ -203,8 +203,6 @@ def _intro(study: StudyRecord, items: Sequence[Finding], multiplicity: str, fami
 def _parts(study: StudyRecord, places: Sequence[Place], items: Sequence[Finding]) -> Iterator[tuple[str, list[str]]]:
     where = _where(places)
     reference = study.reference
-    if study.claims:
-        yield "Claims", [_claim(item) for item in study.claims]
     costs, effects = (_together(item for item in items if item.kind == kind) for kind in (COST, EFFECT_OF))
     if costs:
         without = sorted({f"{group[0].base:.1%}" for group in costs if group[0].metric == HEADLINE.name})
@@ -214,6 +212,8 @@ def _parts(study: StudyRecord, places: Sequence[Place], items: Sequence[Finding]
     if effects:
         said = [where(group[0]) + _effect(group, reference) for group in effects if any(item.told for item in group)]
         yield f"What each method does beside {reference} under the same shift", said or ["No difference could be told."]
+    if study.claims:
+        yield "Claims", [_claim(item) for item in study.claims]
     near = [item for item in items if item.kind == EFFECT_OF and item.about_equal and item.metric == HEADLINE.name]
     if near:
         yield (

@@ -39,8 +39,8 @@ _SPECIAL = re.compile(r"""[&<>'"]""")
 class Group:
     """What is shown together. With a `title` it can be folded; figures of `cards` stand side by side.
 
-    `lists` are headings with sentences, `figures` come with the tables of their numbers, `texts` are pairs of title and content to copy, `pictures` are
-    title, caption and address.
+    `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts` are pairs of title and content to
+    copy, `pictures` are title, caption and address.
     """
 
     title: str = ""

@@ -63,12 +63,15 @@ def place_tables(found: Results, place: Place, reference: str = "erm") -> dict[s
 
 
 def overview(found: Results, place: Place, reference: str) -> list[Table]:
-    """Two tables of one place, methods by shifts, without notes: accuracy and worst group."""
-    return [
-        replace(_by_shift(found, place, reference, metric), notes=())
-        for metric in (HEADLINE, _WORST)
-        if found.has(place, metric.name)
-    ]
+    """Two tables of one place in percent, methods by shifts, without notes: accuracy and worst group."""
+    out = []
+    for metric in (HEADLINE, _WORST):
+        if found.has(place, metric.name):
+            table = _by_shift(found, place, reference, metric)
+            rows = tuple(tuple(cell.in_percent() if isinstance(cell, Score) else cell for cell in row) for row in table.rows)
+            title = f"{metric.title} in % on {place.set}, ± half of a 95% interval"
+            out.append(replace(table, title=title, rows=rows, notes=()))
+    return out
 
 
 def number_table(found: Results, reference: str = "erm", rules: Sequence[str] | None = None) -> Table:
@@ -248,6 +251,7 @@ def _worst_groups(found: Results, place: Place, reference: str, metric: Metric) 
 
 def _estimates(found: Results, place: Place, reference: str) -> Table | None:
     rows: list[list[Cell]] = []
+    row: list[Cell]
     counts: Counter[tuple[int, int]] = Counter()
     for shift, method, entry in found.grid(place, reference):
         for label in entry.estimators if entry is not None else ():

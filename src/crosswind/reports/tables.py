@@ -10,7 +10,7 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,8 +32,14 @@ class Score:
     signed: bool = False
 
     def __str__(self) -> str:
-        half = "" if self.half_width is None else f" ± {self.half_width:.3f}"
-        return f"{self.mean:{'+' if self.signed else ''}.3f}{half}{self.marks}"
+        digits = 1 if self.unit == "percent" else 3
+        half = "" if self.half_width is None else f" ± {self.half_width:.{digits}f}"
+        return f"{self.mean:{'+' if self.signed else ''}.{digits}f}{half}{self.marks}"
+
+    def in_percent(self) -> Score:
+        """The score of a fraction in percent."""
+        half = None if self.half_width is None else 100 * self.half_width
+        return replace(self, mean=100 * self.mean, half_width=half, unit="percent")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: `excludes_zero` and `doubted` stand for the marks `*` and `†`."""
@@ -86,8 +92,9 @@ class Table:
             ["-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row] for row in self.rows
         ]
         for i in range(len(self.columns)):
+            column = [cell for row in self.rows if isinstance(cell := row[i], Score)]
             scores = [at for at, row in enumerate(self.rows) if isinstance(row[i], Score)]
-            for tail in (" ± 0.000", " *", " †"):
+            for tail in (" ± 0.0" if any(cell.unit == "percent" for cell in column) else " ± 0.000", " *", " †"):
                 if any(tail[:2] in shown[at][i] for at in scores):
                     for at in scores:
                         shown[at][i] += "" if tail[:2] in shown[at][i] else " " * len(tail)
