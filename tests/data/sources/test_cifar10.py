@@ -13,7 +13,7 @@ from tests.data.digit_files import real_data
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.cifar10 import Cifar10
+from crosswind.data.sources.cifar import Cifar10
 
 PARTS = [pictures(n, n) for n in (13, 10, 11, 10, 12, 17)]
 ARCHIVE, FOLDER = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"

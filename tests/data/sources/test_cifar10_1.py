@@ -11,7 +11,7 @@ from tests.data.cifar_files import CLASSES, pictures
 from crosswind.core.errors import DataError, InputError
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.cifar10_1 import Cifar101
+from crosswind.data.sources.cifar import Cifar101
 
 IMAGES, LABELS = pictures(23, 0)
 

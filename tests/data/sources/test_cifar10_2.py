@@ -12,7 +12,7 @@ from tests.data.cifar_files import CLASSES, pictures
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.cifar10_2 import Cifar102
+from crosswind.data.sources.cifar import Cifar102
 
 TRAIN, TEST = pictures(23, 0), pictures(11, 1)
 

@@ -14,7 +14,7 @@ from tests.data.cifar_files import CLASSES, pictures, png, tar_gz, unpacked
 
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.cinic10 import Cinic10
+from crosswind.data.sources.cifar import Cinic10
 
 ARCHIVE = "CINIC-10.tar.gz"
 SPLITS = ("train", "valid", "test")

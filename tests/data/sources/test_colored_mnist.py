@@ -14,8 +14,7 @@ from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.colored_mnist import COLORS, ColoredMnist
-from crosswind.data.sources.mnist import Mnist
+from crosswind.data.sources.mnist import COLORS, ColoredMnist, Mnist
 
 TRAIN, TEST = drawn_digits(6000, 0), drawn_digits(137, 1)
 

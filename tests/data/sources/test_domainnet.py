@@ -14,7 +14,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.domainnet import DomainNet
+from crosswind.data.sources.image_trees import DomainNet
 
 RENDITIONS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 CLASSES = {0: "aircraft_carrier", 3: "ambulance", 302: "The_Eiffel_Tower", 327: "t-shirt"}

@@ -16,9 +16,9 @@ from crosswind.data.archives import arrays as arrays_room
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.dsprites_renderer import Archive, drawn_covers
 from crosswind.data.prepared import prepare
-from crosswind.data.sources import dsprites
+from crosswind.data.sources import factor_grids as dsprites
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.dsprites import BACKGROUND_COLORS, COUNTS, OBJECT_COLORS, DSprites
+from crosswind.data.sources.factor_grids import BACKGROUND_COLORS, COUNTS, OBJECT_COLORS, DSprites
 from crosswind.studies.build import data_values
 from crosswind.studies.expand import without_paths
 from crosswind.studies.spec import DataSpec

@@ -10,7 +10,7 @@ import pytest
 
 from crosswind.core.errors import CrosswindError, DataError
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.factors import Factors
+from crosswind.data.sources.tables import Factors
 
 
 def test_a_grid_gives_every_cell_its_copies_the_last_attribute_fastest() -> None:

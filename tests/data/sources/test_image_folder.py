@@ -18,7 +18,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.image_folder import ImageFolder
+from crosswind.data.sources.image_trees import ImageFolder
 
 RED, GREEN = (250, 10, 10), (10, 250, 10)
 

@@ -15,7 +15,7 @@ from crosswind.core.registry import facts
 from crosswind.data.archives import arrays
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.mpi3d import MPI3D
+from crosswind.data.sources.factor_grids import MPI3D
 
 FILES = {
     "toy": "mpi3d_toy.npz",

@@ -15,7 +15,7 @@ from tests.data.picture_files import PACS_CLASSES, PACS_RENDITIONS, encoded, pac
 from crosswind.core.errors import DataError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.pacs import Pacs
+from crosswind.data.sources.image_trees import Pacs
 
 Files = dict[str, bytes]
 

@@ -14,7 +14,7 @@ from crosswind.core.types import digest_arrays
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.shapes3d import Shapes3D
+from crosswind.data.sources.factor_grids import Shapes3D
 
 COUNTS = (10, 10, 10, 8, 4, 15)
 NAMES = ["floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation"]

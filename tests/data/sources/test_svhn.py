@@ -16,7 +16,7 @@ from tests.data.digit_files import write_svhn
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.svhn import Svhn
+from crosswind.data.sources.mnist import Svhn
 
 Part = tuple[np.ndarray, np.ndarray]
 

@@ -15,7 +15,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.table import Table
+from crosswind.data.sources.tables import Table
 
 ROWS = "path,label,site,patient\na.png,10,north,p1\nsub/b.jpg,9,south,p2\nc.png,10,south,p1\n"
 

@@ -11,8 +11,8 @@ from tests.data.digit_files import drawn_digits, real_data, usps_text, write_usp
 
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import prepare
-from crosswind.data.sources import usps
-from crosswind.data.sources.usps import Usps
+from crosswind.data.sources import mnist as usps
+from crosswind.data.sources.mnist import Usps
 
 
 @pytest.mark.parametrize("packed", [True, False])
