@@ -48,7 +48,7 @@ def test_rays_meet_solids_where_walking_along_them_does(shape: str) -> None:
         rays = aims - np.array(start)
         rays /= np.linalg.norm(rays, axis=1, keepdims=True)
         rays[::10] *= -1  # what lies behind is not met
-        distance, normal = rooms._SOLIDS[shape](start, tuple(rays.T), scale)  # type: ignore[arg-type]
+        distance, normal = rooms._SOLIDS[shape](np.array(start)[:, None], rays.T, scale)
         inside = outside(shape, scale, np.array(start) + walk[None, :, None] * rays[:, None]) < 0
         hit = distance < np.inf
         met += int(hit.sum())
@@ -59,7 +59,7 @@ def test_rays_meet_solids_where_walking_along_them_does(shape: str) -> None:
         assert walked.sum() > 0.9 * hit.sum()
         late = walk[inside[walked].argmax(axis=1)] - distance[walked]
         assert late.min() > -1e-9 and late.max() < 0.01 + 1e-9
-        towards = np.stack(normal, axis=1)[hit]
+        towards = normal.T[hit]
         assert np.abs(np.linalg.norm(towards, axis=1) - 1).max() < 1e-9 and (towards * rays[hit]).sum(axis=1).max() <= 0
     assert 150 < met < 540
 

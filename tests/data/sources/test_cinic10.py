@@ -105,7 +105,7 @@ def test_wrong_archives_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="it holds no picture of train/airplane"):
         Cinic10().read(tmp_path)
     (tmp_path / ARCHIVE).unlink()
-    with pytest.raises(DataError, match="there is no CINIC-10.tar.gz in .*, and no folders train, valid, test"):
+    with pytest.raises(DataError, match="there is no file .*CINIC-10.tar.gz"):
         Cinic10().read(tmp_path)
     (write("folder", tmp_path / "f", files()) / "valid" / "frog").rename(tmp_path / "frog")
     with pytest.raises(DataError, match="it holds no picture of valid/frog"):

@@ -139,9 +139,9 @@ def test_irm_rows_are_flipped_whoever_stands_beside_them(root: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"version": "irm", "size": 14}, r"data\.size: version irm halves pictures of 28 pixels a side \(valid: 28\)"),
-        ({"version": "irm", "paint": "ground"}, r"data\.paint: version irm colours the digit"),
-        ({"channels": 2}, r"data\.channels: version ten has 3 channels \(valid: 3\)"),
+        ({"version": "irm", "size": 14}, r"data\.size: must be 28 in version irm \(valid: 28\)"),
+        ({"version": "irm", "paint": "ground"}, r"data\.paint: must be digit in version irm"),
+        ({"channels": 2}, r"data\.channels: must be 3 in version ten \(valid: 3\)"),
         ({"version": "eleven"}, r"data\.version: unknown value 'eleven'.*ten, irm"),
     ],
 )

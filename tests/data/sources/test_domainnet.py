@@ -129,11 +129,14 @@ REAL = "real_train.txt"
 BAD: list[tuple[Callable[[Files, Files], None], str]] = [
     (
         lambda lists, images: images.pop("real/ambulance/real_003_000001.jpg"),
-        "lists 'real/ambulance/real_003_000001.jpg', which real.zip",
+        "lists 'real/ambulance/real_003_000001.jpg', which real.zip does not hold",
     ),
-    (lambda lists, images: images.update({"real/ambulance/real_003_000001.jpg": b""}), "lists '.*_000001.jpg', which is empty"),
-    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 4\n"), "the lists give the class 'ambulance' two numbers"),
-    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 302\n"), "the number 302, which is that of '.*' elsewhere"),
+    (
+        lambda lists, images: images.update({"real/ambulance/real_003_000001.jpg": b""}),
+        "lists '.*_000001.jpg', which real.zip .* is empty",
+    ),
+    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 4\n"), "the lists of 'real' give the class 'ambulance' two numbers"),
+    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 302\n"), "the number 302, which is that of '"),
     (change(REAL, b"000001.jpg 3\n", b"000001.jpg\n"), "real_train.txt, line 3 should be a file and the number of its class"),
     (
         change(REAL, b"real_003_000001.jpg 3\n", b"real_003_000003.jpg 3\n"),

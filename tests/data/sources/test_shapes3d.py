@@ -104,10 +104,10 @@ def test_the_original_is_prepared_and_read(tmp_path: Path) -> None:
 def test_labels_that_are_none_of_the_factors_are_refused(tmp_path: Path) -> None:
     good = shapes3d_arrays(np.arange(20))
     for column, value, words in (
-        (0, 0.55, "row 3 of 'labels' has floor_hue 0.55, which is none of its 10 values"),
-        (4, 4.0, "has shape 4, which is none of its 4 values"),
-        (3, np.nan, "has scale nan"),
-        (5, np.inf, "has orientation inf"),
+        (0, 0.55, "floor_hue in 'labels' is 0.55 in row 4, which is none of 0, 0.1, 0.2"),
+        (4, 4.0, "shape in 'labels' is 4 in row 4, which is none of 0, 1, 2, 3"),
+        (3, np.nan, "scale in 'labels' is nan"),
+        (5, np.inf, "orientation in 'labels' is inf"),
     ):
         labels = good["labels"].copy()
         labels[3, column] = value
@@ -115,7 +115,7 @@ def test_labels_that_are_none_of_the_factors_are_refused(tmp_path: Path) -> None
         with pytest.raises(DataError, match=words):
             Shapes3D().read(tmp_path)
     write_hdf5(tmp_path / "3dshapes.h5", good | {"labels": good["labels"][[0] * 20]})
-    with pytest.raises(DataError, match="'labels' has two rows alike"):
+    with pytest.raises(DataError, match="two of its rows have the same factors"):
         Shapes3D().read(tmp_path)
 
 

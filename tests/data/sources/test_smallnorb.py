@@ -97,9 +97,9 @@ def test_offsets_turn_the_azimuths_of_their_toys_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("offsets", "words"),
     [
-        ({"horse": 20}, r"data\.azimuth_offsets\.horse: unknown category 'horse'.*animal, human"),
+        ({"horse": 20}, r"data\.azimuth_offsets\.horse: unknown value of attribute 'category': 'horse'.*animal, human"),
         ({"animal": 30}, r"data\.azimuth_offsets\.animal: must be a multiple of 20 degrees, not 30"),
-        ({"animal": {10: 20}}, r"data\.azimuth_offsets\.animal\.10: unknown instance of category 'animal'"),
+        ({"animal": {10: 20}}, r"data\.azimuth_offsets\.animal\.10: unknown value of attribute 'instance'"),
         ({"animal": {1: "left"}}, r"data\.azimuth_offsets\.animal\.1: must be a multiple of 20 degrees, not 'left'"),
         ({"animal": True}, "must be a multiple of 20 degrees, not true"),
         ({"animal": float("nan")}, "must be a multiple of 20 degrees, not nan"),
@@ -113,17 +113,17 @@ def test_offsets_that_are_none_name_their_place(tmp_path: Path, offsets: Any, wo
 
 
 def test_parts_under_each_others_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"training-info\.mat\.gz, row 0 has instance 0, which is none of 4, 6, 7, 8, 9"):
+    with pytest.raises(DataError, match=r"training-info\.mat\.gz: instance is 0 in row 1, which is none of 4, 6, 7, 8, 9"):
         SmallNORB().read(write_norb(tmp_path, {"train": PARTS["test"], "test": PARTS["train"]}))
 
 
 def test_values_that_are_none_are_refused(tmp_path: Path) -> None:
     for kind, column, value, words in (
-        ("cat", None, 5, "training-cat.mat.gz, row 3 has category 5"),
-        ("info", 1, 9, "row 3 has elevation 9"),
-        ("info", 2, 7, "row 3 has azimuth 7, which is none of 0, 2, 4"),
-        ("info", 2, 36, "row 3 has azimuth 36"),
-        ("info", 3, -1, "row 3 has lighting -1"),
+        ("cat", None, 5, "training-cat.mat.gz: category is 5 in row 4"),
+        ("info", 1, 9, "elevation is 9 in row 4"),
+        ("info", 2, 7, "azimuth is 7 in row 4, which is none of 0, 2, 4"),
+        ("info", 2, 36, "azimuth is 36 in row 4"),
+        ("info", 3, -1, "lighting is -1 in row 4"),
     ):
         part = {name: values.copy() for name, values in PARTS["train"].items()}
         part[kind][3 if column is None else (3, column)] = value

@@ -161,7 +161,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (write("path,label\n"), {}, "rows.csv has no rows"),
     (write("path,label,label\na.png,x,y\n"), {}, "names column 'label' twice"),
     (write(",path,label\n0,a.png,x\n"), {}, "has no name for column 1 in its first line"),
-    (write("path\na.png\n"), {}, "has no column of attributes beside 'path'"),
+    (write("path\na.png\n"), {}, "has no column of attributes"),
     (write("path;label\na.png;x\n"), {}, "separates its cells by ';'"),
     (write("path,label\na.png,x,y\n"), {}, "rows.csv, line 2 has 3 cells, and the first line has 2"),
     (write(b"path,label\na.png,\xff\xfe\n"), {}, "rows.csv, line 2: byte 0xff is not UTF-8"),

@@ -49,10 +49,10 @@ def bad_files() -> dict[str, tuple[bytes, str]]:
         "bzip2 damaged": (packed[:50] + bytes(20) + packed[70:], "is damaged or cut short"),
         "label": (
             b"\n".join([*lines[:3], b"11" + lines[3][lines[3].index(b" ") :], b""]),
-            "row 4 has label 11, and labels are 1 to 10",
+            "label is 11 in row 4, which is none of 1, 2",
         ),
-        "label 0": (b"0 1:1\n", "row 1 has label 0, and labels"),
-        "label 1.5": (b"1.5 1:1\n", "row 1 has label 1.5, and labels"),
+        "label 0": (b"0 1:1\n", "label is 0 in row 1"),
+        "label 1.5": (b"1.5 1:1\n", "label is 1.5 in row 1"),
         "grey": (b"1 1:1\n2 7:1.25\n", "row 2 has 1.25 at index 7, and greys lie between -1 and 1"),
         "nan": (b"1 1:1\n2 7:nan\n", "row 2 has nan at index 7"),
         "inf": (b"1 1:-inf\n", "row 1 has -inf at index 1"),

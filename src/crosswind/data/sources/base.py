@@ -100,7 +100,7 @@ class PreparedSource(Source):
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of the card, all of which have their values or the number of them there."""
         given = self.card.attributes.items()
-        return tuple(Attribute(name, tuple(range(values)) if isinstance(values, int) else values) for name, values in given)
+        return tuple(Attribute(name, tuple(map(str, range(told))) if isinstance(told, int) else told) for name, told in given)
 
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""

@@ -266,8 +266,11 @@ def _archive(given: str) -> tuple[Images, str]:
             grid = np.stack(np.unravel_index(np.arange(ROWS), (1, *COUNTS)), axis=1)
             if not np.array_equal(latents.all(), grid):
                 raise DataError(f"{path} is not the dSprites archive: 'latents_classes' is not the full grid in its order")
-            bits = [np.packbits(_black_or_white(block, path).reshape(-1, 64 * 64), axis=1) for block in pictures.blocks()]
-            held.append(np.concatenate(bits))
+            bits, start = np.empty((ROWS, 64 * 64 // 8), dtype=np.uint8), 0
+            for block in pictures.blocks():
+                bits[start : start + len(block)] = np.packbits(_black_or_white(block, path).reshape(-1, 64 * 64), axis=1)
+                start += len(block)
+            held.append(bits)
         return np.unpackbits(held[0][rows], axis=1).reshape(-1, 64, 64) * np.uint8(255)
 
     return covers, digest({key: sums[key] for key in ("imgs", "latents_classes")})

@@ -56,8 +56,8 @@ class Pacs(PreparedSource):
         found = [match for match in map(_PACS_PLACE.fullmatch, tree.sizes) if match]
         before = sorted({match[1] for match in found})
         if len(before) != 1:
-            where = f"in two places: {before[0] or '.'!r} and {before[1] or '.'!r}" if before else "in no folder like photo/dog"
-            raise DataError(f"{folder} holds no images of PACS, or holds them {where}")
+            places = f"in two places: in {before[0] or '.'!r} and in {before[1] or '.'!r}" if before else ""
+            raise DataError(f"{folder} holds images of PACS {places}" if before else f"{folder} holds no images of PACS (PACS.zip)")
         attributes = self.attributes()[: 3 if self.lists else 2]
         classes, renditions = (attribute.values for attribute in attributes[:2])
         for match in found:
@@ -146,8 +146,6 @@ class DomainNet(PreparedSource):
             rows = _listed(lists, wanted, rendition, images.sizes, images.name, names)
             files += [(images, path) for path, _, _ in rows]
             codes += [(number, code, split) for _, number, split in rows]
-        if len(set(names.values())) < len(names):
-            raise DataError(f"{folder}: the lists give one class two numbers: {', '.join(map(str, sorted(names.items())))[:300]}")
         numbers = sorted(names)
         columns = np.array(codes).T
         columns[0] = np.searchsorted(numbers, columns[0])
@@ -278,4 +276,7 @@ def _listed(
             if problem:
                 raise DataError(f"{lists.name}: {name} lists {path!r}, {problem}")
             found[path] = number, part
+    twice = [number for number, name in names.items() if list(names.values()).index(name) < list(names).index(number)]
+    if twice:
+        raise DataError(f"{lists.name}: the lists of {rendition!r} give the class {names[twice[0]]!r} two numbers")
     return [(path, number, part) for path, (number, part) in found.items()]

@@ -118,7 +118,7 @@ class ColoredMnist(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The four files of MNIST in `folder`, each raw or gzip."""
-        return _mnist_files(folder, "mnist", self.attributes()[0], self.size)
+        return _mnist_files(folder, "mnist", Attribute("digit", tuple("0123456789")), self.size)
 
     def load(self) -> AttributedDataset:
         """The data set of MNIST's copy in colour. Raises `InputError` for settings that do not fit, `DataError` for no copy."""

@@ -114,6 +114,8 @@ class SmallNORB(PreparedSource):
 
     def _offsets(self) -> NDArray[np.int64]:
         """Steps of azimuth by category and instance: int64 [5, 10]."""
+        if not isinstance(self.azimuth_offsets, Mapping | None):
+            raise InputError("smallnorb.azimuth_offsets", f"must map categories to degrees, not {shown(self.azimuth_offsets)}")
         categories, instances, *_ = self.attributes()
         out = np.zeros((len(categories), len(instances)), dtype=np.int64)
         for category, given in (self.azimuth_offsets or {}).items():
