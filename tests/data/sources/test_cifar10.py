@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.cifar_files import BATCHES, CLASSES, META, Part, binary_files, pictures, python_files, records, tar_gz, unpacked
+from tests.data.cifar_files import BATCHES, CLASSES, META, Part, binary_files, pictures, python_files, tar_gz, unpacked
 from tests.data.digit_files import real_data
 
 from crosswind.core.errors import DataError
@@ -119,7 +119,3 @@ def test_real_pictures_survive_the_original_layout(tmp_path: Path) -> None:
     assert np.array_equal(data.table.column("class"), np.concatenate([labels, test["label"]]))
     lossless = test["lossless_test_index"]
     assert np.array_equal(data.table.column("class")[10_000 + lossless], test["lossless_label"])
-
-
-def test_records_are_what_they_say() -> None:
-    assert len(records(PARTS[0])) == 13 * 3073 and len(META.split()) == 10

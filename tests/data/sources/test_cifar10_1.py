@@ -9,8 +9,6 @@ import pytest
 from tests.data.cifar_files import CLASSES, pictures
 
 from crosswind.core.errors import DataError, InputError
-from crosswind.data.prepared import prepare
-from crosswind.data.sources.base import open_source
 from crosswind.data.sources.cifar import Cifar101
 
 IMAGES, LABELS = pictures(23, 0)
@@ -46,18 +44,6 @@ def test_pictures_and_labels_are_those_of_the_files(edition: str, tmp_path: Path
         Cifar101(edition="v4" if edition == "v6" else "v6").read(tmp_path)
     with pytest.raises(InputError, match="edition"):
         Cifar101(edition="v5")
-
-
-def test_prepared_and_loaded_each_edition_by_itself(tmp_path: Path) -> None:
-    folder = write(write(tmp_path / "files"), "v4", IMAGES[:9], LABELS[:9])
-    for edition in ("v6", "v4"):
-        source = Cifar101(root=str(tmp_path), edition=edition)
-        with pytest.raises(DataError, match="2,0"):
-            prepare(source, originals=str(folder))
-        prepare(source, originals=str(folder), accept_totals=True)
-    for edition, n in (("v6", 23), ("v4", 9)):
-        data = open_source("cifar10.1", {"root": str(tmp_path), "edition": edition})
-        assert data.n_base == n and np.array_equal(data.inputs(np.arange(n)), IMAGES[:n])
 
 
 def test_wrong_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -143,12 +143,6 @@ def test_the_heart_is_symmetric_with_its_tip_below() -> None:
     assert widths[present[0]] > widths[present[-1]]
 
 
-def test_no_hole_in_any_shape() -> None:
-    for shape in range(3):
-        for scale in range(6):
-            assert covers(row(shape, scale))[0, 32, 32] == 255
-
-
 def test_pictures_alone_and_in_a_batch_are_the_same(data: AttributedDataset) -> None:
     rows = np.random.default_rng(0).integers(0, 737_280, 150)
     together = data.inputs(rows)

@@ -27,13 +27,6 @@ def test_split_gives_every_cell_its_rows_in_each_part() -> None:
     assert data.table.codes.tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 2, 0, 0, 2]]
 
 
-def test_a_full_sized_grid_has_the_counts_it_should() -> None:
-    data = Factors(grid=dict.fromkeys(("category", "azimuth", "lighting", "elevation"), 5), split={"train": 20, "test": 5}).load()
-    assert data.n_rows == 625 * 25
-    cells = np.ravel_multi_index(tuple(data.table.codes.astype(int)), (5, 5, 5, 5, 2)).reshape(-1)
-    assert np.bincount(cells).reshape(-1, 2).tolist() == [[20, 5]] * 625
-
-
 def test_values_are_named_as_they_are_written() -> None:
     data = Factors(grid={"hue": [0, 0.1, 0.2], "on": [False, True]}).load()
     assert data.attribute("hue").values == ("0", "0.1", "0.2")

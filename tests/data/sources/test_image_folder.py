@@ -14,7 +14,7 @@ from PIL import Image
 from tests.data.picture_files import encoded, written
 
 from crosswind.cli.main import main
-from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.core.errors import CrosswindError, DataError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
@@ -221,8 +221,3 @@ def test_damaged_exif_data_are_no_word_on_the_command_line(folder: Path, tmp_pat
     with pytest.raises(SystemExit) as ended:
         main(["prepare", "image-folder", "--set", f"path={folder}", "--root", str(tmp_path / "root")])
     assert ended.value.code == 0
-
-
-def test_the_path_must_be_given() -> None:
-    with pytest.raises(InputError, match="data.path: source 'image-folder' needs 'path'"):
-        open_source("image-folder", {})

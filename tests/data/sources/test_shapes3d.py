@@ -119,21 +119,6 @@ def test_labels_that_are_none_of_the_factors_are_refused(tmp_path: Path) -> None
         Shapes3D().read(tmp_path)
 
 
-def test_other_files_under_its_name_are_refused(tmp_path: Path) -> None:
-    good = shapes3d_arrays(np.arange(20))
-    wrong = [
-        ({"images": good["images"]}, "has no 'labels' but images"),
-        ({"labels": good["labels"]}, "has no 'images' but labels"),
-        (good | {"images": good["images"][:19]}, r"'images' has shape \(19, 64, 64, 3\), not \(20, 64, 64, 3\)"),
-        (good | {"images": good["images"].astype(np.float32)}, "'images' holds float32, not uint8"),
-        (good | {"labels": good["labels"][:, :5]}, r"'labels' has shape \(20, 5\), not \(any, 6\)"),
-    ]
-    for arrays, words in wrong:
-        write_hdf5(tmp_path / "3dshapes.h5", arrays)
-        with pytest.raises(DataError, match=words):
-            Shapes3D().read(tmp_path)
-
-
 def test_bad_settings_name_their_field(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.size: the original's pictures have 64 pixels a side, not 32"):
         open_source("shapes3d", {"size": 32, "original": True, "root": str(tmp_path)})

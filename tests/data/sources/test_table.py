@@ -98,12 +98,6 @@ def test_the_fingerprint_sees_names_sizes_and_settings(folder: Path) -> None:
     assert opened(folder).fingerprint != first
 
 
-def test_windows_text_with_a_mark_and_spaces_is_read(folder: Path) -> None:
-    (folder / "rows.csv").write_bytes(b"\xef\xbb\xbfpath, label \r\na.png, x\r\nc.png,y \r\n")
-    data = opened(folder)
-    assert data.attribute("label").values == ("x", "y")
-
-
 def write(text: str | bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / "rows.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
 

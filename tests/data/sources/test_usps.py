@@ -83,17 +83,6 @@ def test_a_bomb_ends_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Usps().read(folder)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    folder = write_usps(tmp_path / "files", [drawn_digits(3, 0, 16), drawn_digits(3, 1, 16)])
-    (folder / "usps.bz2").unlink()
-    with pytest.raises(DataError, match=r"there is no file usps\.bz2 in .*packed or unpacked"):
-        Usps().read(folder)
-    with pytest.raises(DataError, match=r"usps needs usps\.bz2 in the folder"):
-        prepare(Usps(root=str(tmp_path)), originals=str(folder))
-    (folder / "usps").write_bytes(usps_text(*drawn_digits(3, 0, 16)))
-    assert Usps().missing(folder) == ()
-
-
 def test_real_digits_written_as_the_original_are_read_back(tmp_path: Path) -> None:
     with np.load(real_data("usps_test.npz"), allow_pickle=False) as arrays:
         images, labels = arrays["images"], arrays["label"]
