@@ -50,12 +50,8 @@ class Digits(Source):
         """The data set: 1,797 rows, images uint8 [size, size, 3]. Raises `DataError` where scikit-learn's file is not as it was."""
         grey, digit = _read()
         codes = np.vstack([digit[None], dealt(digit, 10, self.seed)])
-        attributes = (
-            Attribute("digit", tuple(str(number) for number in range(10))),
-            Attribute("ink", tuple(INKS)),
-            Attribute("background", tuple(BACKGROUNDS)),
-            Attribute("size", tuple(SIZES)),
-        )
+        values = {"digit": tuple("0123456789"), "ink": INKS, "background": BACKGROUNDS, "size": SIZES}
+        attributes = tuple(Attribute(name, tuple(names)) for name, names in values.items())
         file = digest_arrays({"grey": grey, "digit": digit})
         told = {"source": "digits", "drawing": 1, "size": self.size, "seed": self.seed, "file": file}
         return AttributedDataset(
