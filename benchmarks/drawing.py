@@ -23,8 +23,7 @@ import numpy as np  # noqa: E402  (after the variables above)
 from numpy.typing import NDArray  # noqa: E402
 
 from crosswind.data import rooms  # noqa: E402
-from crosswind.data.sources.dsprites import DSprites  # noqa: E402
-from crosswind.data.sources.shapes3d import Shapes3D  # noqa: E402
+from crosswind.data.sources.factor_grids import DSprites, Shapes3D  # noqa: E402
 
 BATCH = 128
 

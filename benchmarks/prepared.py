@@ -36,7 +36,7 @@ from PIL import Image
 
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import open_copy
-from crosswind.data.sources.image_folder import ImageFolder
+from crosswind.data.sources.image_trees import ImageFolder
 
 BATCH, SMALL = 128, 64
 GOALS = {"memory": 200_000, "cold": 20_000}
@@ -44,7 +44,7 @@ PREPARE = """
 import json, sys, time
 from pathlib import Path
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.image_folder import ImageFolder
+from crosswind.data.sources.image_trees import ImageFolder
 import PIL.Image, PIL.JpegImagePlugin, polars
 
 def peak():

@@ -59,14 +59,10 @@ def prepare(
     not what they should be, and for a folder that cannot be written.
     """
     from crosswind.data import prepared
-    from crosswind.data.sources.base import PreparedSource
+    from crosswind.data.sources.base import prepared_source
 
-    known = facts("sources", source, "source")
-    made = load_class("sources", source)(**resolve(known.knobs, options, "", f"source {source!r}"))
-    if not isinstance(made, PreparedSource):
-        raise InputError("source", f"{source!r} is always ready and has no prepared copy")
     done = prepared.prepare(
-        made,
+        prepared_source(source, options, "source"),
         originals=None if originals is None else str(originals),
         store=store,
         accept_totals=accept_totals,

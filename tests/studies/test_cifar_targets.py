@@ -11,10 +11,7 @@ from tests.data.cifar_files import CLASSES, binary_files, png, tar_gz
 
 import crosswind
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.cifar10 import Cifar10
-from crosswind.data.sources.cifar10_1 import Cifar101
-from crosswind.data.sources.cifar10_2 import Cifar102
-from crosswind.data.sources.cinic10 import Cinic10
+from crosswind.data.sources.cifar import Cifar10, Cifar101, Cifar102, Cinic10
 
 Part = tuple[np.ndarray, np.ndarray]
 

@@ -13,7 +13,7 @@ from tests.studies.plans import whole_specs
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.pacs import Pacs
+from crosswind.data.sources.image_trees import Pacs
 from crosswind.shifts.split import make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import make_plan

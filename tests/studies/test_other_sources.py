@@ -11,8 +11,7 @@ from tests.studies.plans import whole_specs
 
 import crosswind
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.mnist import Mnist
-from crosswind.data.sources.usps import Usps
+from crosswind.data.sources.mnist import Mnist, Usps
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 

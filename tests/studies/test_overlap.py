@@ -17,9 +17,8 @@ from crosswind.core.errors import InputError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
-from crosswind.data.sources.fashion_mnist import FashionMnist
-from crosswind.data.sources.mnist import Mnist
-from crosswind.data.sources.pacs import Pacs
+from crosswind.data.sources.image_trees import Pacs
+from crosswind.data.sources.mnist import FashionMnist, Mnist
 from crosswind.shifts.split import make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import make_plan

@@ -49,25 +49,23 @@ def prepare_command(
     the same command goes on. A second call finds the copy and does nothing.
     """
     from crosswind.data import prepared
+    from crosswind.data.sources.base import prepared_source
+    from crosswind.studies.reading import apply_settings
 
     if check and (originals is not None or store is not None or accept_totals or again):
         raise InputError("--check", "makes nothing, so it takes no --from, --store, --accept-totals or --again")
-    source = _source(name, root, settings or [])
+    values = apply_settings({}, settings or [])
+    if root is not None and "root" in values:
+        raise InputError("--set root", "is given by --root already")
+    source = prepared_source(name, values if root is None else {**values, "root": root}, "NAME")
     begun = time.monotonic()
     with progress_bar(time_left=True) as bar:
         tell = _teller(name, bar)
         if check:
             copy, word, before = prepared.check(source, workers=workers, on_progress=tell), "whole", 0
         else:
-            done = prepared.prepare(
-                source,
-                originals=originals,
-                store=store,
-                accept_totals=accept_totals,
-                again=again,
-                workers=workers,
-                on_progress=tell,
-            )
+            how: dict[str, Any] = {"originals": originals, "store": store, "accept_totals": accept_totals, "again": again}
+            done = prepared.prepare(source, workers=workers, on_progress=tell, **how)
             copy, word, before = done.copy, "prepared" if done.made else "ready", done.rows_before
     seconds = time.monotonic() - begun
     if as_json:
@@ -75,25 +73,6 @@ def prepare_command(
         print_json({**card, "folder": str(copy.folder), "was": word, "rows_before": before, "seconds": round(seconds, 2)})
         return
     typer.echo(_sentence(name, source, copy, word, before, seconds))
-
-
-def _source(name: str, root: str | None, settings: list[str]) -> PreparedSource:
-    from crosswind.core.knobs import resolve
-    from crosswind.core.registry import facts, listing, load
-    from crosswind.data.prepared.paths import is_prepared
-    from crosswind.studies.reading import apply_settings
-
-    known = facts("sources", name, "NAME")
-    if not is_prepared(known):
-        valid = [item.name for item in listing("sources") if is_prepared(item)]
-        raise InputError("NAME", f"{name!r} is always ready and has no prepared copy", valid)
-    values = apply_settings({}, settings)
-    if root is not None and "root" in values:
-        raise InputError("--set root", "is given by --root already")
-    if root is not None:
-        values["root"] = root
-    made: PreparedSource = load("sources", name)(**resolve(known.knobs, values, "", f"source {name!r}"))
-    return made
 
 
 def _sentence(name: str, source: PreparedSource, copy: Copy, word: str, before: int, seconds: float) -> str:

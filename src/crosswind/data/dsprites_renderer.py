@@ -1,21 +1,15 @@
-"""The pictures behind dSprites: drawing the three shapes, and reading the original archive.
+"""The pictures behind dSprites: drawing the three shapes.
 
-Both give how far the shape covers each pixel, 0 to 255, without colour. Drawing uses additions, products and square roots only,
+It gives how far the shape covers each pixel, 0 to 255, without colour. Drawing uses additions, products and square roots only,
 whose results do not depend on the batch: a row has the same bits alone and among others.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from crosswind.core.errors import DataError
-from crosswind.core.types import digest
-from crosswind.data.archives.arrays import Expected, npz_rows, sums_of
 
 Floats = NDArray[np.float32]
 
@@ -23,9 +17,6 @@ Floats = NDArray[np.float32]
 SQUARE, ELLIPSE, HEART = 10.5, (14.0, 7.5), 20.0
 REACH = 16.0  # no shape reaches further from its centre, in 64ths
 ORIENTATIONS = 40
-
-SHAPE = (737_280, 64, 64)
-CLASSES = (1, 3, 6, 40, 32, 32)
 
 
 def drawn_covers(
@@ -119,61 +110,3 @@ def _heart(u: Floats, v: Floats, scale: Floats) -> Floats:
     lower = np.sqrt(np.minimum(x * x + top * top, x_along * x_along + y_along * y_along))
     np.copysign(lower, x - y, out=lower)
     return np.asarray(np.where(x + y > 1, lobe, lower) * unit, dtype=np.float32)
-
-
-class Archive:
-    """The original dSprites archive, read as a stream into one bit a pixel when pictures are first asked for.
-
-    Making one reads only the headers. `fingerprint` is made of the checksums that the archive keeps of its parts.
-    Raises `DataError` where the file is not an npz with `imgs` and `latents_classes` of the right shapes, or later where a pixel is
-    neither 0 nor 1, the latents are not the full grid in order, a part is cut short, or 400 MB of memory are not free.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._bits: NDArray[np.uint8] | None = None
-        self._latents = npz_rows(path, "latents_classes", Expected("integers", (SHAPE[0], len(CLASSES))))
-        self._pictures = npz_rows(path, "imgs", Expected("uint8", SHAPE))
-        sums = sums_of(path)
-        self.fingerprint = digest({key: sums[key] for key in ("imgs", "latents_classes")})
-
-    def covers(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The pictures of rows: uint8 [n, 64, 64], 0 or 255."""
-        if self._bits is None:
-            self._bits = self._read()
-        return np.unpackbits(self._bits[rows], axis=1).reshape(-1, *SHAPE[1:]) * np.uint8(255)
-
-    def _read(self) -> NDArray[np.uint8]:
-        pixels = SHAPE[1] * SHAPE[2]
-        needed = SHAPE[0] * pixels // 8 + (1 << 25)
-        free = _free_memory()
-        if free is not None and free < needed:
-            raise DataError(f"{self.path} needs {needed >> 20} MB of memory to be read and {free >> 20} MB are free")
-        start = 0
-        for block in self._latents.blocks():
-            rows = np.arange(start, start + len(block))
-            if not np.array_equal(block, np.stack(np.unravel_index(rows, CLASSES), axis=1)):
-                raise DataError(f"{self.path} is not the dSprites archive: 'latents_classes' is not the full grid in its order")
-            start += len(block)
-        bits, start = np.empty((SHAPE[0], pixels // 8), dtype=np.uint8), 0
-        for block in self._pictures.blocks():
-            if block.max() > 1:
-                raise DataError(f"{self.path} is not the dSprites archive: pixels of 'imgs' are not all 0 or 1")
-            bits[start : start + len(block)] = np.packbits(block.reshape(-1, pixels), axis=1)
-            start += len(block)
-        return bits
-
-
-def _free_memory() -> int | None:
-    """Bytes that can be taken without pushing others out, or None where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None

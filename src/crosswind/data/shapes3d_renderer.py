@@ -11,21 +11,17 @@ of the room, z points up, and the solids stand on z = 0 at the origin, their fac
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Point = tuple[float, float, float]
-Vectors = tuple[Floats, Floats, Floats]
-Origin = tuple[Any, Any, Any]
-"""Where rays begin: one point for all, or one for each."""
-Hits = tuple[Floats, Vectors]
-"""How far along each ray, infinite where it misses, and the normal there."""
+Hits = tuple[Floats, Floats]
+"""How far along each ray [rays], infinite where it misses, and the normal there [3, rays]."""
 
 SHAPES = ("cube", "cylinder", "sphere", "capsule")
 SCALES = tuple(0.75 + 0.5 * step / 7 for step in range(8))
@@ -36,7 +32,7 @@ WALL = 2.55  # height of the walls
 RING, HEIGHT = 3.2, 1.9  # of the camera: distance from the axis, and above the floor
 TARGET = 0.8  # height of the point on the axis that the camera looks at
 LENS = 1.35  # distance of the picture's plane in half sides of the picture
-LIGHT = (-0.48, -0.36, 0.80)  # where the light comes from, a unit vector
+LIGHT = np.array([[-0.48], [-0.36], [0.80]])  # where the light comes from, a unit vector
 AMBIENT, SUN, LAMP = 0.45, 0.38, 0.15  # light from everywhere, from the sun, and from the camera
 SKY = ((150, 185, 235), (222, 236, 250))  # straight ahead above the wall, and near it
 FINE = 4  # rays a pixel, each way
@@ -108,9 +104,8 @@ def _cast(shape: str, scale: float, orientation: int, size: int) -> NDArray[np.f
         distance, normal = solid(eye, rays, scale)
         hit = distance < np.inf
         floor = np.flatnonzero((material == FLOOR) & ~hit)
-        x, y, z = (part[floor] for part in place)
-        to_light, _ = solid((x, y, z), _everywhere(LIGHT, len(floor)), scale)
-        shade[floor[to_light < np.inf]] -= SUN * LIGHT[2]
+        to_light, _ = solid(place[:, floor], LIGHT.repeat(len(floor), axis=1), scale)
+        shade[floor[to_light < np.inf]] -= SUN * LIGHT[2, 0]
         material[hit] = OBJECT
         shade[hit] = _shade(normal, rays)[hit]
         weights.reshape(size, size, 6)[band, columns] = _averaged(material, shade, rays, band, columns)
@@ -134,87 +129,79 @@ def _bands(rows: slice, columns: slice) -> list[slice]:
     return [slice(start, min(start + step, rows.stop)) for start in range(rows.start, rows.stop, step)]
 
 
-def _camera(orientation: int) -> tuple[Point, list[Point]]:
-    """Where the camera is, and the directions to the right, up and forward of its picture."""
+def _camera(orientation: int) -> tuple[Floats, Floats]:
+    """Where the camera is [3, 1], and the directions to the right, up and forward of its picture [3, 3]."""
     angle = np.deg2rad(ORIENTATIONS[orientation])
     # Rounded, so that machines whose sines differ in the last bit draw the same pixels.
     sin, cos = float(np.round(np.sin(angle), 12)), float(np.round(np.cos(angle), 12))
-    eye = (RING * sin, -RING * cos, HEIGHT)
     length = float(np.sqrt(RING**2 + (HEIGHT - TARGET) ** 2))
     ahead, down = RING / length, (HEIGHT - TARGET) / length
-    return eye, [(cos, sin, 0.0), (-sin * down, cos * down, ahead), (-sin * ahead, cos * ahead, -down)]
+    axes = np.array([(cos, sin, 0.0), (-sin * down, cos * down, ahead), (-sin * ahead, cos * ahead, -down)])
+    return np.array([[RING * sin], [-RING * cos], [HEIGHT]]), axes
 
 
-def _rays(orientation: int, rows: slice, columns: slice, size: int) -> tuple[Point, Vectors]:
-    """Where the camera is, and the unit directions of the rays through some rows and columns of pixels: three [rays]."""
+def _rays(orientation: int, rows: slice, columns: slice, size: int) -> tuple[Floats, Floats]:
+    """Where the camera is, and the unit directions of the rays through some rows and columns of pixels: [3, 1], [3, rays]."""
     eye, (right, up, forward) = _camera(orientation)
     step = 2 / (size * FINE)
     across, down = ((np.arange(part.start * FINE, part.stop * FINE) + 0.5) * step - 1 for part in (columns, rows))
-    parts = [(right[axis] * across[None, :] - up[axis] * down[:, None] + LENS * forward[axis]).reshape(-1) for axis in range(3)]
-    length = np.sqrt(parts[0] * parts[0] + parts[1] * parts[1] + parts[2] * parts[2])
-    return eye, (parts[0] / length, parts[1] / length, parts[2] / length)
+    rays = right[:, None, None] * across - up[:, None, None] * down[:, None] + (LENS * forward)[:, None, None]
+    rays = rays.reshape(3, -1)
+    return eye, rays / np.sqrt(_dot(rays, rays))
+
+
+def _dot(one: Floats, other: Floats) -> Floats:
+    # In this order on every machine, so that the bits are the same.
+    return np.asarray(one[0] * other[0] + one[1] * other[1] + one[2] * other[2])
 
 
 def _window(scale: float, orientation: int, size: int) -> tuple[slice, slice]:
     """The rows and columns of pixels in which the solid and its shadow lie."""
-    eye, axes = _camera(orientation)
-    across, down = [], []
-    for x in (-REACH * scale, REACH * scale):
-        for y in (-REACH * scale, REACH * scale):
-            for z in (0.0, TALL * scale):
-                shadow = (x - LIGHT[0] / LIGHT[2] * z, y - LIGHT[1] / LIGHT[2] * z, 0.0)
-                for point in ((x, y, z), shadow):
-                    to = [sum((p - e) * a for p, e, a in zip(point, eye, axis, strict=True)) for axis in axes]
-                    across.append(LENS * to[0] / to[2])
-                    down.append(-LENS * to[1] / to[2])
-    return _pixels(min(down), max(down), size), _pixels(min(across), max(across), size)
+    eye, (right, up, forward) = _camera(orientation)
+    reach = REACH * scale
+    corners = np.array(list(itertools.product((-reach, reach), (-reach, reach), (0.0, TALL * scale)))).T
+    points = np.hstack([corners, corners - LIGHT / LIGHT[2] * corners[2]]) - eye
+    depth = _dot(points, forward) / LENS
+    return _pixels(-_dot(points, up) / depth, size), _pixels(_dot(points, right) / depth, size)
 
 
-def _pixels(low: float, high: float, size: int) -> slice:
-    first, last = (int(np.floor((part + 1) / 2 * size)) for part in (low, high))
+def _pixels(seen: Floats, size: int) -> slice:
+    first, last = (int(np.floor((part + 1) / 2 * size)) for part in (seen.min(), seen.max()))
     return slice(max(0, first), min(size, last + 1))
 
 
-def _room(eye: Point, rays: Vectors) -> tuple[NDArray[np.int64], Floats, Vectors]:
-    """What of the empty room the rays meet, how bright it is, and where: [rays], [rays], three [rays]."""
-    x, y, z = rays
+def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """What of the empty room the rays meet, how bright it is, and where: [rays], [rays], [3, rays]."""
+    ends = np.copysign([[HALF], [HALF], [0.0]], rays)
     with np.errstate(divide="ignore"):
-        to_x = (np.copysign(HALF, x) - eye[0]) / x
-        to_y = (np.copysign(HALF, y) - eye[1]) / y
-        to_z = np.where(z < 0, -eye[2] / z, np.inf)
+        to_x, to_y, to_z = (ends - eye) / rays
+    to_z = np.where(rays[2] < 0, to_z, np.inf)
     distance = np.minimum(np.minimum(to_x, to_y), to_z)
-    place = (eye[0] + distance * x, eye[1] + distance * y, eye[2] + distance * z)
+    place = eye + distance * rays
     on_floor, along_x = to_z == distance, to_x <= to_y
-    none = np.zeros_like(x)
-    normal = (
-        np.where(on_floor | ~along_x, none, -np.copysign(1.0, x)),
-        np.where(on_floor | along_x, none, -np.copysign(1.0, y)),
-        np.where(on_floor, 1.0, none),
-    )
+    normal = -np.copysign(1.0, rays)
+    normal *= np.stack([~on_floor & along_x, ~on_floor & ~along_x, on_floor])
     material = np.where(on_floor, FLOOR, WALLS)
     material[place[2] > WALL] = HIGH
     return material, _shade(normal, rays), place
 
 
-def _shade(normal: Vectors, rays: Vectors) -> Floats:
+def _shade(normal: Floats, rays: Floats) -> Floats:
     """How bright surfaces are, 0 to 1: Lambert's law for the sun and for a lamp at the camera, on top of light from everywhere."""
-    sun = normal[0] * LIGHT[0] + normal[1] * LIGHT[1] + normal[2] * LIGHT[2]
-    lamp = -(normal[0] * rays[0] + normal[1] * rays[1] + normal[2] * rays[2])
+    sun, lamp = _dot(normal, LIGHT), -_dot(normal, rays)
     return np.asarray(AMBIENT + SUN * np.maximum(sun, 0) + LAMP * np.maximum(lamp, 0))
 
 
-def _averaged(material: NDArray[np.int64], shade: Floats, rays: Vectors, rows: slice, columns: slice) -> NDArray[np.float32]:
+def _averaged(material: NDArray[np.int64], shade: Floats, rays: Floats, rows: slice, columns: slice) -> NDArray[np.float32]:
     """The weights of pixels from their rays: float32 [rows, columns, 6]."""
     height, width = rows.stop - rows.start, columns.stop - columns.start
     # The sky pales towards the wall; the walls' tops are seen at about these slopes.
     high = np.clip((rays[2] - 0.02) / 0.16, 0, 1)
     sky = material == HIGH
+    parts = {code: np.where(material == code, shade, 0) for code in (FLOOR, WALLS, OBJECT)}
+    parts |= {HIGH: np.where(sky, high, 0), LOW: np.where(sky, 1 - high, 0)}
     weights = np.zeros((height, width, 6), dtype=np.float32)
-    for code in (FLOOR, WALLS, OBJECT, HIGH, LOW):
-        if code in (HIGH, LOW):
-            part = np.where(sky, high if code == HIGH else 1 - high, 0)
-        else:
-            part = np.where(material == code, shade, 0)
+    for code, part in parts.items():
         # Whole numbers from here on: their sums do not depend on the order.
         whole = np.rint(part * UNIT).astype(np.int64).reshape(height, FINE, width, FINE).sum(axis=(1, 3))
         weights[..., code] = (whole + FINE * FINE // 2) // (FINE * FINE) / UNIT
@@ -222,52 +209,37 @@ def _averaged(material: NDArray[np.int64], shade: Floats, rays: Vectors, rows: s
     return weights
 
 
-def _everywhere(vector: Point, count: int) -> Vectors:
-    x, y, z = (np.full(count, part) for part in vector)
-    return x, y, z
-
-
 def _nearest(parts: list[Hits]) -> Hits:
     """The first of several hits of each ray."""
     distance, normal = parts[0]
     for other, turned in parts[1:]:
         first = other < distance
-        distance = np.where(first, other, distance)
-        normal = tuple(np.where(first, new, old) for new, old in zip(turned, normal, strict=True))  # type: ignore[assignment]
+        distance, normal = np.where(first, other, distance), np.where(first, turned, normal)
     return distance, normal
 
 
-def _cube(origin: Origin, rays: Vectors, scale: float) -> Hits:
+def _cube(origin: Floats, rays: Floats, scale: float) -> Hits:
     half = CUBE * scale
-    enters, leaves = [], []
+    low, high = np.array([[-half], [-half], [0.0]]), np.array([[half], [half], [2 * half]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        for start, along, low, high in zip(origin, rays, (-half, -half, 0), (half, half, 2 * half), strict=True):
-            one, other = (low - start) / along, (high - start) / along
-            enters.append(np.minimum(one, other))
-            leaves.append(np.maximum(one, other))
-    enter = np.maximum(np.maximum(enters[0], enters[1]), enters[2])
-    leave = np.minimum(np.minimum(leaves[0], leaves[1]), leaves[2])
+        one, other = (low - origin) / rays, (high - origin) / rays
+    enters = np.minimum(one, other)
+    enter, leave = enters.max(axis=0), np.maximum(one, other).min(axis=0)
     hit = (enter <= leave) & (enter > 0)
-    x, y, z = (np.where(hit & (enter == part), -np.sign(along), 0) for part, along in zip(enters, rays, strict=True))
-    return np.where(hit, enter, np.inf), (x, y, z)
+    return np.where(hit, enter, np.inf), np.where(hit & (enter == enters), -np.sign(rays), 0)
 
 
-def _ball(origin: Origin, rays: Vectors, radius: float, middle: float) -> Hits:
+def _ball(origin: Floats, rays: Floats, radius: float, middle: float) -> Hits:
     """A ball with its centre on the axis at a height of `middle`."""
-    x, y, z = origin[0], origin[1], origin[2] - middle
-    toward = x * rays[0] + y * rays[1] + z * rays[2]
-    inside = toward * toward - (x * x + y * y + z * z - radius * radius)
+    start = origin - [[0.0], [0.0], [middle]]
+    toward = _dot(start, rays)
+    inside = toward * toward - (_dot(start, start) - radius * radius)
     distance = -toward - np.sqrt(np.maximum(inside, 0))
     distance = np.where((inside > 0) & (distance > 0), distance, np.inf)
-    near = np.where(distance < np.inf, distance, 0)
-    return distance, (
-        (x + near * rays[0]) / radius,
-        (y + near * rays[1]) / radius,
-        (z + near * rays[2]) / radius,
-    )
+    return distance, (start + np.where(distance < np.inf, distance, 0) * rays) / radius
 
 
-def _tube(origin: Origin, rays: Vectors, radius: float, low: float, high: float) -> Hits:
+def _tube(origin: Floats, rays: Floats, radius: float, low: float, high: float) -> Hits:
     """The side of a cylinder around the axis between two heights."""
     square = rays[0] * rays[0] + rays[1] * rays[1]
     toward = origin[0] * rays[0] + origin[1] * rays[1]
@@ -276,38 +248,32 @@ def _tube(origin: Origin, rays: Vectors, radius: float, low: float, high: float)
         distance = (-toward - np.sqrt(np.maximum(inside, 0))) / square
     height = origin[2] + np.where(inside > 0, distance, 0) * rays[2]
     distance = np.where((inside > 0) & (distance > 0) & (height >= low) & (height <= high), distance, np.inf)
-    near = np.where(distance < np.inf, distance, 0)
-    return distance, ((origin[0] + near * rays[0]) / radius, (origin[1] + near * rays[1]) / radius, np.zeros_like(near))
+    return distance, (origin + np.where(distance < np.inf, distance, 0) * rays) / radius * [[1], [1], [0]]
 
 
-def _lid(origin: Origin, rays: Vectors, radius: float, height: float) -> Hits:
+def _lid(origin: Floats, rays: Floats, radius: float, height: float) -> Hits:
     """The disc on top of a cylinder, seen from above."""
     with np.errstate(divide="ignore"):
         distance = (height - origin[2]) / rays[2]
     reached = np.where(np.isfinite(distance), distance, 0)
     x, y = origin[0] + reached * rays[0], origin[1] + reached * rays[1]
     distance = np.where((reached > 0) & (x * x + y * y <= radius * radius), distance, np.inf)
-    return distance, (np.zeros_like(distance), np.zeros_like(distance), np.ones_like(distance))
+    return distance, np.array([[0.0], [0.0], [1.0]]).repeat(len(distance), axis=1)
 
 
-def _cylinder(origin: Origin, rays: Vectors, scale: float) -> Hits:
+def _cylinder(origin: Floats, rays: Floats, scale: float) -> Hits:
     radius, height = (part * scale for part in CYLINDER)
     return _nearest([_tube(origin, rays, radius, 0, height), _lid(origin, rays, radius, height)])
 
 
-def _sphere(origin: Origin, rays: Vectors, scale: float) -> Hits:
+def _sphere(origin: Floats, rays: Floats, scale: float) -> Hits:
     return _ball(origin, rays, SPHERE * scale, SPHERE * scale)
 
 
-def _capsule(origin: Origin, rays: Vectors, scale: float) -> Hits:
+def _capsule(origin: Floats, rays: Floats, scale: float) -> Hits:
     radius, height = (part * scale for part in CAPSULE)
     ends = [_ball(origin, rays, radius, middle) for middle in (radius, height - radius)]
     return _nearest([_tube(origin, rays, radius, radius, height - radius), *ends])
 
 
-_SOLIDS: dict[str, Callable[[Origin, Vectors, float], Hits]] = {
-    "cube": _cube,
-    "cylinder": _cylinder,
-    "sphere": _sphere,
-    "capsule": _capsule,
-}
+_SOLIDS = {"cube": _cube, "cylinder": _cylinder, "sphere": _sphere, "capsule": _capsule}

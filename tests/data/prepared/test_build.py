@@ -36,7 +36,7 @@ from crosswind.data.prepared import build, check, open_copy, prepare
 from crosswind.data.prepared.build import stamp
 from crosswind.data.prepared.paths import copy_folder
 from crosswind.data.prepared.writer import claimed
-from crosswind.data.sources.image_folder import ImageFolder
+from crosswind.data.sources.image_trees import ImageFolder
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.colored_mnist import COLORS, ColoredMnist
-from crosswind.data.sources.mnist import Mnist
+from crosswind.data.sources.mnist import COLORS, ColoredMnist, Mnist
 
 TRAIN, TEST = drawn_digits(6000, 0), drawn_digits(137, 1)
 
@@ -140,9 +139,9 @@ def test_irm_rows_are_flipped_whoever_stands_beside_them(root: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"version": "irm", "size": 14}, r"data\.size: version irm halves pictures of 28 pixels a side \(valid: 28\)"),
-        ({"version": "irm", "paint": "ground"}, r"data\.paint: version irm colours the digit"),
-        ({"channels": 2}, r"data\.channels: version ten has 3 channels \(valid: 3\)"),
+        ({"version": "irm", "size": 14}, r"data\.size: must be 28 in version irm \(valid: 28\)"),
+        ({"version": "irm", "paint": "ground"}, r"data\.paint: must be digit in version irm"),
+        ({"channels": 2}, r"data\.channels: must be 3 in version ten \(valid: 3\)"),
         ({"version": "eleven"}, r"data\.version: unknown value 'eleven'.*ten, irm"),
     ],
 )

@@ -14,7 +14,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.domainnet import DomainNet
+from crosswind.data.sources.image_trees import DomainNet
 
 RENDITIONS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 CLASSES = {0: "aircraft_carrier", 3: "ambulance", 302: "The_Eiffel_Tower", 327: "t-shirt"}
@@ -129,11 +129,14 @@ REAL = "real_train.txt"
 BAD: list[tuple[Callable[[Files, Files], None], str]] = [
     (
         lambda lists, images: images.pop("real/ambulance/real_003_000001.jpg"),
-        "lists 'real/ambulance/real_003_000001.jpg', which real.zip",
+        "lists 'real/ambulance/real_003_000001.jpg', which real.zip does not hold",
     ),
-    (lambda lists, images: images.update({"real/ambulance/real_003_000001.jpg": b""}), "lists '.*_000001.jpg', which is empty"),
-    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 4\n"), "the lists give the class 'ambulance' two numbers"),
-    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 302\n"), "the number 302, which is that of '.*' elsewhere"),
+    (
+        lambda lists, images: images.update({"real/ambulance/real_003_000001.jpg": b""}),
+        "lists '.*_000001.jpg', which real.zip .* is empty",
+    ),
+    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 4\n"), "the lists of 'real' give the class 'ambulance' two numbers"),
+    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 302\n"), "the number 302, which is that of '"),
     (change(REAL, b"000001.jpg 3\n", b"000001.jpg\n"), "real_train.txt, line 3 should be a file and the number of its class"),
     (
         change(REAL, b"real_003_000001.jpg 3\n", b"real_003_000003.jpg 3\n"),

@@ -11,8 +11,7 @@ from tests.data.digit_files import MNIST_FILES, drawn_digits, real_data, write_m
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.fashion_mnist import FashionMnist
-from crosswind.data.sources.mnist import Mnist
+from crosswind.data.sources.mnist import FashionMnist, Mnist
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 ARTICLES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]

@@ -15,7 +15,7 @@ from crosswind.core.registry import facts
 from crosswind.data.archives import arrays
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.mpi3d import MPI3D
+from crosswind.data.sources.factor_grids import MPI3D
 
 FILES = {
     "toy": "mpi3d_toy.npz",
@@ -113,22 +113,6 @@ def test_real_things_have_their_own_names(tmp_path: Path) -> None:
     data = MPI3D(rendering="complex").read(write(tmp_path, "complex", images=PICTURES[:5])).dataset
     assert data.attribute("object_shape").values == ("coffee-cup", "tennis-ball", "croissant", "beer-cup")
     assert data.attribute("object_color").values == ("yellow", "green", "olive", "red")
-
-
-def test_other_arrays_and_objects_are_refused(tmp_path: Path) -> None:
-    trap = np.array([{"a": 1}], dtype=object)
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"pictures": PICTURES[:5]}, "has no 'images' but pictures"),
-        ({"images": trap}, "holds objects, which only unpickling could read"),
-        ({"images": PICTURES[:5].astype(np.int16)}, "holds int16, not uint8"),
-        ({"images": PICTURES[:5, :32]}, r"has shape \(5, 32, 64, 3\), not \(any, 64, 64, 3\)"),
-    ]
-    for held, words in wrong:
-        with pytest.raises(DataError, match=words):
-            MPI3D().read(write(tmp_path, **held))
-    (tmp_path / FILES["toy"]).write_bytes(b"<!DOCTYPE html>")
-    with pytest.raises(DataError, match="is not an npz archive: it is a web page"):
-        MPI3D().read(tmp_path)
 
 
 def test_bad_settings_and_missing_files_are_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.data.picture_files import PACS_CLASSES, PACS_RENDITIONS, encoded, pac
 from crosswind.core.errors import DataError
 from crosswind.core.registry import facts
 from crosswind.data.prepared import prepare
-from crosswind.data.sources.pacs import Pacs
+from crosswind.data.sources.image_trees import Pacs
 
 Files = dict[str, bytes]
 
@@ -72,7 +72,9 @@ def test_without_lists_there_is_no_split(tmp_path: Path) -> None:
     files = {name: data for name, data in pacs_files(1).items() if not name.endswith(".txt")}
     written(tmp_path, files)
     assert Pacs(lists=False).read(tmp_path).dataset.table.names == ("class", "rendition")
-    with pytest.raises(DataError, match="has the official list photo_train_kfold.txt nowhere; put it there, or set lists=false"):
+    with pytest.raises(
+        DataError, match="has the official list photo_train_kfold.txt nowhere; put it there once, or set lists=false"
+    ):
         Pacs().read(tmp_path)
 
 
@@ -102,18 +104,18 @@ def drop(name: str) -> Callable[[Files], None]:
 
 FIRST = "photo_train_kfold.txt"
 BAD: list[tuple[Callable[[Files], None], str]] = [
-    (drop("kfold/photo/dog/pic_001.jpg"), r"photo_train_kfold.txt lists 'photo/dog/pic_001.jpg', and there is no such image"),
+    (drop("kfold/photo/dog/pic_001.jpg"), r"photo_train_kfold.txt lists 'photo/dog/pic_001.jpg', which .* does not hold"),
     (
         change(FIRST, b"pic_001.jpg 1", b"pic_001.jpg 2"),
-        "says that 'photo/dog/pic_001.jpg' is of class 2, not what its folder says",
+        "lists 'photo/dog/pic_001.jpg', with the number 2, which is that of 'elephant'",
     ),
-    (change(FIRST, b"pic_001.jpg 1", b"pic_001.jpg 0"), "is of class 0"),
-    (change(FIRST, b"photo/dog", b"cartoon/dog"), "lists 'cartoon/dog/pic_001.jpg', and there is no such image of 'photo'"),
-    (change(FIRST, b"photo/dog/pic_001.jpg 1\n", b""), "the official lists leave out 'photo/dog/pic_001.jpg'$"),
+    (change(FIRST, b"pic_001.jpg 1", b"pic_001.jpg 0"), "give the class 'dog' two numbers"),
+    (change(FIRST, b"photo/dog", b"cartoon/dog"), "lists 'cartoon/dog/pic_001.jpg', which should be photo/CLASS/FILE"),
+    (change(FIRST, b"photo/dog/pic_001.jpg 1\n", b""), "the official lists leave out 'photo/dog/pic_001.jpg' and 0 more"),
     (change(FIRST, b"pic_001.jpg 1", b"pic_002.jpg 1"), r"line 2 lists 'photo/dog/pic_002.jpg' for a second time"),
     (
         change("photo_crossval_kfold.txt", b"pic_003", b"pic_002"),
-        "lists 'photo/dog/pic_002.jpg', which the list of 'train' has too",
+        "lists 'photo/dog/pic_002.jpg', which is in the other list too",
     ),
     (
         change(FIRST, b"pic_001.jpg 1", b"pic_001.jpg"),
@@ -122,10 +124,10 @@ BAD: list[tuple[Callable[[Files], None], str]] = [
     (put(FIRST, b"\n"), "photo_train_kfold.txt is empty"),
     (put(FIRST, b"\xff\xfe\x00"), "photo_train_kfold.txt is no text in UTF-8"),
     (put(f"more/{FIRST}", b""), "has the official list photo_train_kfold.txt twice"),
-    (put("kfold/photo/cat/pic_001.jpg", b"x"), "'kfold/photo/cat/pic_001.jpg' lies in a folder that is no class of PACS"),
+    (put("kfold/photo/cat/pic_001.jpg", b"x"), "'kfold/photo/cat/pic_001.jpg' is empty, or lies in a folder that is no class"),
     (put("copy/photo/dog/pic_001.jpg", b"x"), "holds images of PACS in two places: in 'copy/' and in 'kfold/'"),
     (put("kfold/photo/dog/pic_001.jpg", b""), "'kfold/photo/dog/pic_001.jpg' is empty"),
-    (lambda files: files.clear(), "holds no images of PACS: there should be folders like photo/dog, or PACS.zip"),
+    (lambda files: files.clear(), "holds no images of PACS .PACS.zip."),
     (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is damaged or cut short"),
 ]
 

@@ -16,7 +16,7 @@ from tests.data.digit_files import write_svhn
 from crosswind.core.errors import DataError
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.svhn import Svhn
+from crosswind.data.sources.mnist import Svhn
 
 Part = tuple[np.ndarray, np.ndarray]
 
@@ -127,9 +127,9 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "another number": (saved(X=PICTURES, y=LABELS[:9]), "holds 10 pictures in X and 9 labels in y"),
     "floats": (saved(X=PICTURES / 255.0, y=LABELS), "holds double values .* in X, not uint8"),
     "a cell": (saved(X=PICTURES, y=np.array([[1, "a"]] * 5, dtype=object)), "holds no real numbers in y"),
-    "label 0": (saved(X=PICTURES, y=LABELS - 1), "row 1 has label 0, and labels are 1 to 10"),
-    "half a label": (saved(X=PICTURES, y=LABELS + 0.5), r"row 1 has label 1\.5, and"),
-    "no label": (saved(X=PICTURES, y=np.where(LABELS == 4, np.nan, LABELS)), "row 4 has label nan, and"),
+    "label 0": (saved(X=PICTURES, y=LABELS - 1), "label is 0 in row 1, which is none of 1, 2"),
+    "half a label": (saved(X=PICTURES, y=LABELS + 0.5), r"label is 1\.5 in row 1"),
+    "no label": (saved(X=PICTURES, y=np.where(LABELS == 4, np.nan, LABELS)), "label is nan in row 4"),
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +14,14 @@ from numpy.typing import NDArray
 from crosswind.core.cards import Card, Original
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import knob, knobs_of, resolve
-from crosswind.core.registry import facts, load
-from crosswind.core.types import InputSpec, digest, digest_arrays
+from crosswind.core.registry import facts, listing, load
+from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, of_parts
-from crosswind.data.tabular import attribute_table, group_codes, has_column, texts
 
-if TYPE_CHECKING:
-    from polars import DataFrame
-
-T = TypeVar("T")
 Piece = tuple[NDArray[np.integer[Any]], Callable[[], NDArray[np.uint8]]]
 """The labels [n] of some pictures, and what gives the pictures, uint8 [n, h, w, c], when one of them is first needed."""
-
-PACKED = ("", ".gz", ".bz2")
-MNIST = {"train": "train", "test": "t10k"}  # part -> how its files begin
 
 
 @dataclass(frozen=True)
@@ -98,8 +90,17 @@ class PreparedSource(Source):
         return tuple(item for item in self.card.files if item.variant in ("", *self.variants()))
 
     def totals(self) -> Mapping[str, int]:
-        """The rows of each part as published, with these settings; empty where they are not known."""
-        return self.card.totals
+        """The rows of each part as published, with these settings; empty where they are not known.
+
+        Left out are parts whose name begins with a variant that is not asked for.
+        """
+        left_out = {item.variant for item in self.card.files}.difference(self.variants())
+        return {part: rows for part, rows in self.card.totals.items() if part.split()[0] not in left_out}
+
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes of the card, all of which have their values or the number of them there."""
+        given = self.card.attributes.items()
+        return tuple(Attribute(name, tuple(map(str, range(told))) if isinstance(told, int) else told) for name, told in given)
 
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""
@@ -164,7 +165,7 @@ def original_file(folder: Path, name: str) -> Path:
 
 def _form(folder: Path, name: str) -> Path | None:
     stem = name.removesuffix(".gz").removesuffix(".bz2")
-    forms = [folder / name, *(folder / f"{stem}{ending}" for ending in PACKED)]
+    forms = [folder / name, *(folder / f"{stem}{ending}" for ending in ("", ".gz", ".bz2"))]
     return next((path for path in forms if path.exists()), None)
 
 
@@ -172,10 +173,16 @@ def checked_labels(labels: NDArray[Any], place: Path | str, rows: int, first: in
     """The labels int64 [n]. Raises `DataError`, naming the place, for other than one a picture and for one that is no label."""
     if len(labels) != rows:
         raise DataError(f"{place} holds {len(labels):,} labels for {rows:,} pictures")
-    wrong = np.flatnonzero(~np.isin(labels, np.arange(first, last + 1)))
-    if wrong.size:
-        raise DataError(f"{place}, row {wrong[0] + 1:,} has label {labels[wrong[0]]:g}, and labels are {first} to {last}")
+    check_known(labels, range(first, last + 1), f"{place}: label")
     return labels.astype(np.int64)
+
+
+def check_known(values: NDArray[Any], known: Sequence[float], what: str, meant: Sequence[float] | None = None) -> None:
+    """Raises `DataError` for the first of the values [n] that is none of those known, which the sentence gives as those `meant`."""
+    off = np.flatnonzero(~np.isin(values, known))
+    if off.size:
+        words = ", ".join(f"{value:g}" for value in meant or known)
+        raise DataError(f"{what} is {values[off[0]]:g} in row {off[0] + 1:,}, which is none of {words}")
 
 
 def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], size: int, channels: int = 3) -> Reading:
@@ -194,24 +201,6 @@ def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], 
     return Reading(AttributedDataset(name, table, images, InputSpec.image(size, size, channels)), counts)
 
 
-def mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Reading:
-    """The four files of MNIST's layout: grey pictures of 28 x 28, the training files before the test files (`t10k-`).
-
-    Raises `DataError` for files that are missing, damaged, or do not agree.
-    """
-    from crosswind.data.archives.arrays import Expected, Matrix, open_matrix
-
-    def reader(matrix: Matrix) -> Callable[[], NDArray[np.uint8]]:
-        return lambda: matrix.read()[..., None]
-
-    parts = {}
-    for part, stem in MNIST.items():
-        images = open_matrix(original_file(folder, f"{stem}-images-idx3-ubyte"), Expected("uint8", (None, 28, 28)))
-        labels = open_matrix(original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,)))
-        parts[part] = [(checked_labels(labels.read(), labels.path, images.shape[0], 0, len(label) - 1), reader(images))]
-    return in_parts(name, label, parts, size, 1)
-
-
 def from_files(
     name: str, table: AttributeTable, opened: Callable[[int], Path | bytes], named: Callable[[int], str], size: int, **more: Any
 ) -> AttributedDataset:
@@ -225,35 +214,6 @@ def from_files(
     return AttributedDataset(
         name, table, decoder(opened, size, named), InputSpec.image(size, size, 3), fingerprint=made, from_files=True, **more
     )
-
-
-def of_columns(
-    rows: DataFrame, source: str, path: str, columns: list[str] | None, unit: str | None, taken: Sequence[str]
-) -> AttributedDataset:
-    """The attributes of a user's table, without inputs. `columns`: which columns are attributes; None: all but `unit` and `taken`.
-
-    Raises `InputError` on settings of the `source`, `DataError` for what the columns hold.
-    """
-    units = None if unit is None else group_codes(texts(rows, has_column(rows, unit, path, f"{source}.unit"), path))
-    if columns is None:
-        chosen = [name for name in rows.columns if name not in (*taken, unit)]
-        if not chosen:
-            raise DataError(f"{path} has no column of attributes")
-    else:
-        chosen = [
-            has_column(rows, name, path, f"{source}.columns") for name in names_chosen(columns, f"{source}.columns", "column")
-        ]
-    return AttributedDataset(Path(path).stem, attribute_table(rows, chosen, path), units=units)
-
-
-def with_inputs(
-    dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
-) -> AttributedDataset:
-    """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`."""
-    told = {"inputs": held if contents is None else contents}
-    told |= {} if dataset.units is None else {"units": dataset.units}
-    made = digest({"source": source, "table": dataset.table.digest(), "arrays": digest_arrays(told)})
-    return replace(dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}")
 
 
 def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:
@@ -273,6 +233,18 @@ def names_chosen(given: object, field: str, what: str, known: Iterable[str] | No
         if name in given[:place]:
             raise InputError(field, f"names {name!r} twice")
     return list(given)
+
+
+def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:
+    """A registered source with its settings. Raises `InputError` on `field` for one that has no prepared copy."""
+    from crosswind.data.prepared.paths import is_prepared
+
+    known = facts("sources", name, field)
+    if not is_prepared(known):
+        valid = [item.name for item in listing("sources") if is_prepared(item)]
+        raise InputError(field, f"{name!r} is always ready and has no prepared copy", valid)
+    made: PreparedSource = load("sources", name)(**resolve(known.knobs, settings, "", f"source {name!r}"))
+    return made
 
 
 def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str = "data") -> AttributedDataset:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,10 @@ from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.decoding import IMAGE_ENDINGS, Refused
 from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen
+from crosswind.data.tabular import attribute_table, group_codes, texts
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-SPLIT = "split"
 
 
 @register("huggingface", kind="source")
@@ -58,21 +58,38 @@ class HuggingFace(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The chosen splits. Raises `InputError` for settings, `DataError` for what cannot be had or read."""
-        name = self._name()
-        with _told(name):
+        name = self.id if self.path is None else self.path
+        if name is None or (self.id is not None and self.path is not None):
+            raise InputError("huggingface.id", "give either the id of a data set of the hub or the path of local files")
+        if self.path is not None and (self.config, self.revision) != (None, None):
+            raise InputError("huggingface.path", "names local files, and 'config' and 'revision' are of a data set of the hub")
+        with _quiet(name):
+            import datasets
+
             parts = self._parts(name)
-            image = self._image(parts)
-            table = self._table(parts, image, name)
+            lengths = {label: len(part) for label, part in parts.items()}
+            whole = datasets.concatenate_datasets(list(parts.values()))
+            whole, image = self._images(whole)
+            table = self._table(whole, lengths, image, name)
             units = None
             if self.unit is not None:
-                from crosswind.data.tabular import group_codes, texts
+                column = _column_named(self.unit, "unit", whole)
+                units = group_codes(texts(_frame(whole, column), column, name))
+            rows = whole.select_columns([image]).with_format("arrow")
+            labels, starts = list(lengths), np.cumsum([0, *lengths.values()])
 
-                _has_column(parts, self.unit, "unit")
-                units = group_codes(texts(_frame(parts, self.unit), self.unit, name))
-            bytes_of = np.concatenate([_sizes(part, image, f"{name}, {label}") for label, part in parts.items()])
+            def named(row: int) -> str:
+                part = int(np.searchsorted(starts, row, side="right")) - 1
+                return f"{name}, {labels[part]}, row {row - int(starts[part]) + 1}: the image"
+
+            def opened(row: int) -> Path | bytes:
+                cell = rows[row].column(image)[0].as_py() or {}
+                if not cell.get("bytes") and not cell.get("path"):
+                    raise Refused("is missing")
+                return bytes(cell["bytes"]) if cell["bytes"] else Path(cell["path"])
+
+            sizes = _sizes(rows[:].column(image), opened, named)
         place = Path(name).expanduser().resolve() if self.path is not None else (name, self.config, self.revision)
-        lengths = {label: len(part) for label, part in parts.items()}
-        opened, named = _images(parts, image, name)
         dataset = from_files(
             name.rstrip("/").rpartition("/")[2] or "huggingface",
             table,
@@ -81,87 +98,60 @@ class HuggingFace(PreparedSource):
             self.size,
             told={
                 "source": "huggingface",
-                "bytes": digest_arrays({"bytes": bytes_of}),
+                "bytes": digest_arrays({"bytes": sizes}),
                 "units": None if units is None else digest_arrays({"units": units}),
             },
             units=units,
-            origin=f"huggingface {place} {list(parts)}",
+            origin=f"huggingface {place} {labels}",
         )
         return Reading(dataset, lengths)
 
-    def _name(self) -> str:
-        """What errors call the data set."""
-        if (self.id is None) == (self.path is None):
-            both = "not both" if self.id is not None else "one of them is needed"
-            raise InputError("huggingface.id", f"give the id of a data set of the hub or the path of local files, {both}")
-        if self.path is not None:
-            for setting in ("config", "revision"):
-                if getattr(self, setting) is not None:
-                    raise InputError(f"huggingface.{setting}", "is of a data set of the hub, and 'path' names local files")
-            return self.path
-        return str(self.id)
-
     def _parts(self, name: str) -> dict[str, Dataset]:
         """The chosen splits by name; `all` where there are none."""
-        found = (
-            _from_hub(self.id, self.config, self.revision) if self.id is not None else _from_files(Path(name).expanduser(), name)
-        )
+        found = _from_hub(name, self.config, self.revision) if self.path is None else _from_files(name)
         chosen = list(found) if self.splits is None else names_chosen(self.splits, "huggingface.splits", "split", found)
         for split in chosen:
-            if found[split].features != found[chosen[0]].features:
+            if found[split].features != found[chosen[0]].features or not len(found[split]):
                 raise DataError(
-                    f"{name}: the splits {chosen[0]!r} and {split!r} have different columns; choose among them with splits"
+                    f"{name}: the split {split!r} has no rows, or other columns than {chosen[0]!r}; choose among them with splits"
                 )
-            if not len(found[split]):
-                raise DataError(f"{name}: the split {split!r} has no rows")
         return {split: found[split] for split in chosen}
 
-    def _image(self, parts: Mapping[str, Dataset]) -> str:
-        """The column of images."""
-        features = next(iter(parts.values())).features
-        kinds = {column: _kind(feature) for column, feature in features.items()}
-        named = [column for column, kind in kinds.items() if kind == "image"]
-        if self.image is not None:
-            _has_column(parts, self.image, "image")
-            if kinds[self.image] not in ("image", "binary"):
-                raise InputError("huggingface.image", f"the column {self.image!r} holds no images but {kinds[self.image]}", named)
-            return self.image
-        if len(named) != 1:
-            problem = f"there are {len(named)} columns of images; name one" if named else "there is no column of images"
-            raise InputError("huggingface.image", problem, named or list(features))
-        return named[0]
+    def _images(self, whole: Dataset) -> tuple[Dataset, str]:
+        """The rows with their column of images undecoded, as bytes and path, and its name."""
+        import datasets
 
-    def _table(self, parts: Mapping[str, Dataset], image: str, name: str) -> AttributeTable:
-        features = next(iter(parts.values())).features
-        if self.columns is None:
-            chosen = [
-                column for column, feature in features.items() if _kind(feature) in ("classes", "bool") and column != self.unit
-            ]
-            if not chosen:
-                raise InputError(
-                    "huggingface.columns", "no column has named classes; name those that are attributes", list(features)
-                )
-        else:
-            chosen = names_chosen(self.columns, "huggingface.columns", "column", features)
-            if image in chosen:
-                raise InputError("huggingface.columns", f"{image!r} is the column of images")
-        attributes, codes = [], []
-        for column in chosen:
-            attribute, column_codes = _attribute(parts, column, name)
-            attributes.append(attribute)
-            codes.append(column_codes)
-        if len(parts) > 1:
-            if SPLIT in chosen:
-                raise InputError(
-                    "huggingface.columns", f"{SPLIT!r} is what the splits are called; choose one of them, or other columns"
-                )
-            attributes.append(Attribute(SPLIT, tuple(parts)))
-            codes.append(np.repeat(np.arange(len(parts)), [len(part) for part in parts.values()]))
-        return AttributeTable(tuple(attributes), np.stack(codes))
+        images = [column for column, feature in whole.features.items() if isinstance(feature, datasets.Image)]
+        if self.image is None and len(images) != 1:
+            raise InputError(
+                "huggingface.image", f"name one: there are {len(images)} columns of images", images or whole.column_names
+            )
+        column = images[0] if self.image is None else _column_named(self.image, "image", whole)
+        if column not in images and getattr(whole.features[column], "dtype", "") not in ("binary", "large_binary"):
+            raise InputError("huggingface.image", f"the column {column!r} holds no images", images)
+        return whole.cast_column(column, datasets.Image(decode=False)), column
+
+    def _table(self, whole: Dataset, lengths: dict[str, int], image: str, name: str) -> AttributeTable:
+        import datasets
+
+        chosen = [
+            column
+            for column, feature in whole.features.items()
+            if column != self.unit and (isinstance(feature, datasets.ClassLabel) or getattr(feature, "dtype", "") == "bool")
+        ]
+        if self.columns is not None:
+            chosen = names_chosen(self.columns, "huggingface.columns", "column", whole.features)
+        if not chosen or image in chosen or (len(lengths) > 1 and "split" in chosen):
+            problem = "name columns of attributes: at least one, not that of images, and none called 'split' beside several splits"
+            raise InputError("huggingface.columns", problem, list(whole.features))
+        made = [_attribute(whole, column, name) for column in chosen]
+        if len(lengths) > 1:
+            made.append((Attribute("split", tuple(lengths)), np.repeat(np.arange(len(lengths)), list(lengths.values()))))
+        return AttributeTable(tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made]))
 
 
 @contextlib.contextmanager
-def _told(name: str) -> Iterator[None]:
+def _quiet(name: str) -> Iterator[None]:
     """`datasets` without bars of progress and log, and a `DataError` for whatever it raises about the data set called `name`."""
     try:
         import datasets
@@ -189,145 +179,87 @@ def _said(error: Exception) -> str:
     return one_line(text, 300) or type(error).__name__
 
 
-def _from_hub(name: str | None, config: str | None, revision: str | None) -> dict[str, Dataset]:
-    import inspect
-
+def _from_hub(name: str, config: str | None, revision: str | None) -> dict[str, Dataset]:
     import datasets
 
-    assert name is not None
     if Path(name).expanduser().exists():
         raise InputError("huggingface.id", f"{name!r} is a file or folder here; local files are named by path")
     # Before version 4 the library could run code that came with a data set, and asked or looked at the environment whether to.
     barred = {"trust_remote_code": False} if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters else {}
     try:
-        found = datasets.load_dataset(name, config, revision=revision, **barred)
+        return dict(datasets.load_dataset(name, config, revision=revision, **barred))
     except OSError as error:
         raise DataError(
             f"the data set {name!r} of the hub cannot be had: an id needs the network; export it where there is one, and name the "
             f"path of the export ({_said(error)})"
         ) from None
-    return dict(found)
 
 
-def _from_files(place: Path, name: str) -> dict[str, Dataset]:
+def _from_files(name: str) -> dict[str, Dataset]:
     import datasets
 
-    if not place.exists():
-        raise InputError("huggingface.path", f"there is no file or folder {name!r}")
+    place = Path(name).expanduser()
+    if not place.is_dir() and (not place.is_file() or place.suffix not in (".parquet", ".arrow")):
+        raise InputError("huggingface.path", f"{name!r} is no folder and no file of this kind", [".parquet", ".arrow"])
     if place.is_dir() and any((place / file).is_file() for file in ("state.json", "dataset_dict.json")):
         found = datasets.load_from_disk(str(place))
-    elif place.suffix == ".arrow":
+    elif place.suffix == ".arrow" and place.is_file():
         found = datasets.Dataset.from_file(str(place))
-    elif place.suffix == ".parquet":
+    elif place.is_file():
         found = datasets.load_dataset("parquet", data_files=str(place), split="train")
-    elif place.is_dir():
+    else:
         # The reader is named, never left to the library's guess: what a folder holds shall not choose a format with code in it.
         endings = {file.suffix.lower() for file in place.rglob("*") if not file.name.startswith(".")}
-        kinds = [("parquet", (".parquet",)), ("arrow", (".arrow",)), ("imagefolder", IMAGE_ENDINGS)]
-        kind = next((kind for kind, wanted in kinds if endings & set(wanted)), None)
+        kinds = {"parquet": (".parquet",), "arrow": (".arrow",), "imagefolder": IMAGE_ENDINGS}
+        kind = next((kind for kind, wanted in kinds.items() if endings & set(wanted)), None)
         if kind is None:
             raise DataError(f"{name} holds no Parquet file, no Arrow file and no image, and was not written by save_to_disk")
         found = datasets.load_dataset(kind, data_dir=str(place))
-    else:
-        raise InputError("huggingface.path", f"{name!r} is no folder and no file of this kind", [".parquet", ".arrow"])
     return dict(found) if isinstance(found, datasets.DatasetDict) else {"all": found}
 
 
-def _has_column(parts: Mapping[str, Dataset], column: object, setting: str) -> str:
-    names = next(iter(parts.values())).column_names
-    if not isinstance(column, str) or column not in names:
-        raise unknown(f"huggingface.{setting}", "column", column, names)
+def _column_named(column: str, setting: str, whole: Dataset) -> str:
+    if column not in whole.column_names:
+        raise unknown(f"huggingface.{setting}", "column", column, whole.column_names)
     return column
 
 
-def _kind(feature: Any) -> str:
-    """`image`, `classes`, or the type of the cells in Arrow's word."""
+def _frame(whole: Dataset, column: str) -> Any:
+    """A column as a polars data frame."""
+    import polars
+
+    return polars.DataFrame({column: polars.from_arrow(whole.select_columns([column]).with_format("arrow")[:].column(column))})
+
+
+def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArray[np.int64]]:
     import datasets
 
-    if isinstance(feature, datasets.Image):
-        return "image"
-    if isinstance(feature, datasets.ClassLabel):
-        return "classes"
-    word = str(getattr(feature, "dtype", type(feature).__name__))
-    return "binary" if word in ("binary", "large_binary") else word
-
-
-def _column(part: Dataset, name: str) -> Any:
-    """A column as it lies in Arrow's memory, images not decoded."""
-    return part.select_columns([name]).with_format("arrow")[:].column(name)
-
-
-def _frame(parts: Mapping[str, Dataset], name: str) -> Any:
-    """A column of all parts as a polars data frame."""
-    import polars
-    import pyarrow
-
-    chunks = [chunk for part in parts.values() for chunk in _column(part, name).chunks]
-    return polars.DataFrame({name: polars.from_arrow(pyarrow.chunked_array(chunks))})
-
-
-def _attribute(parts: Mapping[str, Dataset], column: str, name: str) -> tuple[Attribute, NDArray[np.int64]]:
-    feature = next(iter(parts.values())).features[column]
-    if _kind(feature) != "classes":
-        from crosswind.data.tabular import attribute_table
-
-        table = attribute_table(_frame(parts, column), [column], name)
+    feature, frame = whole.features[column], _frame(whole, column)
+    if not isinstance(feature, datasets.ClassLabel):
+        table = attribute_table(frame, [column], name)
         return table.attributes[0], table.codes[0].astype(np.int64)
-    codes = _frame(parts, column)[column]
-    known = codes.is_between(0, len(feature.names) - 1).fill_null(False)
-    if not known.all():
-        row = int((~known).arg_max() or 0)
-        value = "no class" if codes[row] is None else f"the number {codes[row]}, which is that of no class"
-        raise DataError(f"{name}, column {column!r}, row {row + 1} has {value}; test rows are often published without: use splits")
-    numbers = codes.to_numpy().astype(np.int64)
-    present, again = np.unique(numbers, return_inverse=True)
+    codes = frame[column].fill_null(-1).to_numpy()
+    wrong = np.flatnonzero((codes < 0) | (codes >= len(feature.names)))
+    if wrong.size:
+        raise DataError(
+            f"{name}, column {column!r}, row {wrong[0] + 1} has no class (number {codes[wrong[0]]}); test rows are often published "
+            "without: use splits"
+        )
+    present, again = np.unique(codes, return_inverse=True)
     return Attribute(column, tuple(feature.names[code] for code in present)), again.astype(np.int64)
 
 
-def _sizes(part: Dataset, image: str, name: str) -> NDArray[np.int64]:
+def _sizes(column: Any, opened: Callable[[int], Path | bytes], named: Callable[[int], str]) -> NDArray[np.int64]:
     """Bytes of each image, int64 [n], without reading one; `DataError` for a row that has none."""
-    import pyarrow
     from pyarrow import compute
 
-    column = _column(part, image)
-    is_struct = pyarrow.types.is_struct(column.type)
-    held = compute.binary_length(compute.struct_field(column, "bytes") if is_struct else column)
-    found = np.asarray(compute.fill_null(held, 0).to_numpy(), dtype=np.int64).copy()
+    held = compute.fill_null(compute.binary_length(compute.struct_field(column, "bytes")), 0)
+    found = np.asarray(held.to_numpy(), dtype=np.int64).copy()
     for row in np.flatnonzero(found == 0).tolist():
-        place = column[row].as_py()["path"] if is_struct and column[row].is_valid else None
-        if not place:
-            raise DataError(f"{name}, row {row + 1} has no image")
         try:
-            found[row] = Path(place).stat().st_size
+            found[row] = Path(str(opened(row))).stat().st_size
+        except Refused as error:
+            raise DataError(f"{named(row)} {error}") from None
         except (OSError, ValueError):
-            raise DataError(
-                f"{name}, row {row + 1}: its image is not held but lies elsewhere, and there is no file {place!r}"
-            ) from None
+            raise DataError(f"{named(row)} is not held but lies elsewhere, and there is no file {str(opened(row))!r}") from None
     return found
-
-
-def _images(parts: Mapping[str, Dataset], image: str, name: str) -> tuple[Callable[[int], Path | bytes], Callable[[int], str]]:
-    """What gives the image of a row, and what errors call it."""
-    arrow = [part.select_columns([image]).with_format("arrow") for part in parts.values()]
-    starts = np.cumsum([0, *(len(part) for part in arrow)])
-    names = list(parts)
-
-    def place_of(row: int) -> tuple[int, int]:
-        which = int(np.searchsorted(starts, row, side="right")) - 1
-        return which, row - int(starts[which])
-
-    def opened(row: int) -> Path | bytes:
-        which, inside = place_of(row)
-        cell = arrow[which][inside].column(image)[0].as_py()
-        held = cell["bytes"] if isinstance(cell, dict) else cell
-        if held:
-            return bytes(held)
-        if not isinstance(cell, dict) or not cell["path"]:
-            raise Refused("has no image")
-        return Path(cell["path"])
-
-    def named(row: int) -> str:
-        which, inside = place_of(row)
-        return f"{name}, {names[which]}, row {inside + 1}: the image"
-
-    return opened, named

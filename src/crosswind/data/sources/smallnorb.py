@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.cards import card_of
-from crosswind.core.errors import DataError, InputError, shown, unknown
+from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec, digest
-from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, resized
-from crosswind.data.sources.base import PreparedSource, Reading, original_file
+from crosswind.data.sources.base import PreparedSource, Reading, check_known, original_file
 
-CATEGORIES = ("animal", "human", "airplane", "truck", "car")
-INSTANCES, LIGHTINGS = 10, 6
-ELEVATIONS = tuple(range(30, 75, 5))  # degrees
-STEP = 20  # degrees of azimuth
-AZIMUTHS = tuple(range(0, 360, STEP))
-CAMERAS = ("left", "right")
+STEP = 20  # degrees of azimuth between two pictures of a toy
 SIDE = 96
 # Part -> how its files begin, and the instances of each category that it shows.
 PARTS = {
@@ -61,119 +56,74 @@ class SmallNORB(PreparedSource):
 
     def load(self) -> AttributedDataset:
         """The data set of the prepared copy. Raises `InputError` for offsets that are none, `DataError` where there is no copy."""
-        _offsets(self.azimuth_offsets)
+        self._offsets()
         return super().load()
 
     def read(self, folder: Path) -> Reading:
         """The six matrices of `folder`, each raw or gzip: two rows a pair, the left camera's first; the training part first."""
-        columns, pictures, counts = [], [], {}
-        for code, (part, (stem, instances)) in enumerate(PARTS.items()):
-            codes, rows = _part(folder, stem, instances)
-            columns.append(np.vstack([codes, np.full((1, codes.shape[1]), code)]))
-            pictures.append(rows)
-            counts[part] = codes.shape[1]
-        pairs = np.concatenate(columns, axis=1)
-        codes = np.repeat(pairs, len(CAMERAS), axis=1)
-        cameras = np.tile(np.arange(len(CAMERAS)), pairs.shape[1])
-        table = AttributeTable(_attributes(), np.insert(codes, 5, cameras, axis=0))
-        starts = np.cumsum([0, *counts.values()])
+        parts = [self._part(folder, stem, instances) for stem, instances in PARTS.values()]
+        counts = [codes.shape[1] for codes, _ in parts]
+        starts = np.cumsum([0, *counts])
+        pairs = np.concatenate([codes for codes, _ in parts], axis=1)
+        cameras, splits = np.tile([0, 1], pairs.shape[1]), np.repeat([0, 1], np.multiply(counts, 2))
+        codes = np.vstack([np.repeat(pairs, 2, axis=1), cameras, splits])
 
         def images(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
-            pair, camera = np.divmod(asked, len(CAMERAS))
+            pair, camera = np.divmod(asked, 2)
             out = np.empty((len(asked), SIDE, SIDE, 1), dtype=np.uint8)
-            for part, rows in enumerate(pictures):
+            for part, (_, rows) in enumerate(parts):
                 mine = (starts[part] <= pair) & (pair < starts[part + 1])
                 if mine.any():
                     both = rows(pair[mine] - starts[part])
                     out[mine, ..., 0] = both[np.arange(len(both)), camera[mine]]
             return resized(out, self.size)
 
-        dataset = AttributedDataset(
-            "smallnorb",
-            table,
-            images,
-            InputSpec.image(self.size, self.size, 1),
-            units=codes[0].astype(np.int64) * INSTANCES + codes[1],
-        )
-        return Reading(dataset, counts)
+        table, shape = AttributeTable(self.attributes(), codes), InputSpec.image(self.size, self.size, 1)
+        toys = codes[0] * len(table.attribute("instance")) + codes[1]
+        return Reading(AttributedDataset("smallnorb", table, images, shape, units=toys), dict(zip(PARTS, counts, strict=True)))
+
+    def _part(self, folder: Path, stem: str, instances: Sequence[int]) -> tuple[NDArray[np.int64], Callable[..., Any]]:
+        """Codes of category, instance, elevation, azimuth and lighting of one part, int64 [5, n], and its pairs by row."""
+        from crosswind.data.archives.arrays import Expected, open_matrix
+
+        file, info_file, pictures_file = (original_file(folder, f"{stem}-{kind}.mat") for kind in ("cat", "info", "dat"))
+        category = open_matrix(file, Expected("int32", (None,))).read()
+        info = open_matrix(info_file, Expected("int32", (len(category), 4))).read()
+        pictures = open_matrix(pictures_file, Expected("uint8", (len(category), 2, SIDE, SIDE)), most=1 << 40)
+        codes = np.vstack([category, info.T]).astype(np.int64)
+        known = [range(len(attribute)) for attribute in self.attributes()[:5]]
+        known[3] = range(0, 2 * len(known[3]), 2)
+        for place, attribute, code, values in zip((file, *[info_file] * 4), self.attributes(), codes, known, strict=False):
+            check_known(code, instances if attribute.name == "instance" else values, f"{place}: {attribute.name}")
+        codes[3] //= 2
+        if np.unique(codes, axis=1).shape[1] < len(category):
+            raise DataError(f"{info_file} and {file.name} have two rows alike: the same toy, elevation, azimuth and lighting")
+        return codes, pictures.rows()
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy's rows of the cameras asked for, their azimuths turned, in as many channels as asked for."""
         if self.camera != "both":
             dataset = dataset.keep({"camera": [self.camera]})
-        offsets = _offsets(self.azimuth_offsets)
+        offsets = self._offsets()
         if offsets.any():
             codes = dataset.table.codes.astype(np.int64)
-            codes[3] = (codes[3] + offsets[codes[0], codes[1]]) % len(AZIMUTHS)
+            codes[3] = (codes[3] + offsets[codes[0], codes[1]]) % (360 // STEP)
             table = AttributeTable(dataset.table.attributes, codes)
             dataset = replace(dataset, table=table, fingerprint=digest({"of": dataset.fingerprint, "azimuths": table.digest()}))
         return in_channels(dataset, self.channels)
 
-
-def _attributes() -> tuple[Attribute, ...]:
-    return (
-        Attribute("category", CATEGORIES),
-        Attribute("instance", tuple(map(str, range(INSTANCES)))),
-        Attribute("elevation", tuple(map(str, ELEVATIONS))),
-        Attribute("azimuth", tuple(map(str, AZIMUTHS))),
-        Attribute("lighting", tuple(map(str, range(LIGHTINGS)))),
-        Attribute("camera", CAMERAS),
-        Attribute("split", tuple(PARTS)),
-    )
-
-
-def _part(folder: Path, stem: str, instances: tuple[int, ...]) -> tuple[NDArray[np.int64], Any]:
-    """Codes of category, instance, elevation, azimuth and lighting of one part, int64 [5, n], and its pictures by row."""
-    from crosswind.data.archives.arrays import Expected, open_matrix
-
-    file, info_file, pictures_file = (original_file(folder, f"{stem}-{kind}.mat") for kind in ("cat", "info", "dat"))
-    category = open_matrix(file, Expected("int32", (None,))).read().astype(np.int64)
-    n = len(category)
-    info = open_matrix(info_file, Expected("int32", (n, 4))).read().astype(np.int64)
-    pictures = open_matrix(pictures_file, Expected("uint8", (n, len(CAMERAS), SIDE, SIDE)), most=1 << 40)
-    instance, elevation, azimuth, lighting = info.T
-    checks = (
-        (file, "category", category, range(len(CATEGORIES))),
-        (info_file, "instance", instance, instances),
-        (info_file, "elevation", elevation, range(len(ELEVATIONS))),
-        (info_file, "azimuth", azimuth, range(0, 2 * len(AZIMUTHS), 2)),
-        (info_file, "lighting", lighting, range(LIGHTINGS)),
-    )
-    for place, name, values, known in checks:
-        off = ~np.isin(values, known)
-        if off.any():
-            row = int(np.argmax(off))
-            raise DataError(f"{place}, row {row} has {name} {values[row]}, which is none of {', '.join(map(str, known))}")
-    codes = np.stack([category, instance, elevation, azimuth // 2, lighting])
-    if np.unique(codes, axis=1).shape[1] < n:
-        raise DataError(f"{info_file} and {file.name} have two rows alike: the same toy, elevation, azimuth and lighting")
-    return codes, pictures.rows()
-
-
-def _offsets(given: Mapping[str, Any] | None) -> NDArray[np.int64]:
-    """Steps of azimuth by category and instance: int64 [5, 10]."""
-    out = np.zeros((len(CATEGORIES), INSTANCES), dtype=np.int64)
-    field = "smallnorb.azimuth_offsets"
-    if given is None:
+    def _offsets(self) -> NDArray[np.int64]:
+        """Steps of azimuth by category and instance: int64 [5, 10]."""
+        if not isinstance(self.azimuth_offsets, Mapping | None):
+            raise InputError("smallnorb.azimuth_offsets", f"must map categories to degrees, not {shown(self.azimuth_offsets)}")
+        categories, instances, *_ = self.attributes()
+        out = np.zeros((len(categories), len(instances)), dtype=np.int64)
+        for category, given in (self.azimuth_offsets or {}).items():
+            field = f"smallnorb.azimuth_offsets.{category}"
+            each = given if isinstance(given, Mapping) else dict.fromkeys(instances.values, given)
+            for instance, degrees in each.items():
+                place = f"{field}.{instance}" if isinstance(given, Mapping) else field
+                if isinstance(degrees, bool) or not isinstance(degrees, int | float) or degrees % STEP:
+                    raise InputError(place, f"must be a multiple of {STEP} degrees, not {shown(degrees)}")
+                out[categories.code_of(category, field), instances.code_of(instance, place)] = degrees // STEP % (360 // STEP)
         return out
-    if not isinstance(given, Mapping):
-        raise InputError(field, f"must map categories to degrees, not {shown(given)}", CATEGORIES)
-    for category, values in given.items():
-        if category not in CATEGORIES:
-            raise unknown(f"{field}.{category}", "category", category, CATEGORIES)
-        of = CATEGORIES.index(category)
-        if not isinstance(values, Mapping):
-            out[of] = _steps(values, f"{field}.{category}")
-            continue
-        for instance, degrees in values.items():
-            path = f"{field}.{category}.{instance}"
-            if str(instance) not in map(str, range(INSTANCES)):
-                raise unknown(path, f"instance of category {category!r}", instance, range(INSTANCES))
-            out[of, int(instance)] = _steps(degrees, path)
-    return out
-
-
-def _steps(degrees: Any, path: str) -> int:
-    if isinstance(degrees, bool) or not isinstance(degrees, int | float) or degrees % STEP:
-        raise InputError(path, f"must be a multiple of {STEP} degrees, not {shown(degrees)}")
-    return int(degrees // STEP) % len(AZIMUTHS)

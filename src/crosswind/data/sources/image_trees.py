@@ -1,0 +1,282 @@
+"""Collections of image files in folders or archives: PACS, DomainNet, and folders of the user's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.cards import Original, card_of
+from crosswind.core.errors import DataError, InputError
+from crosswind.core.knobs import knob
+from crosswind.core.registry import register
+from crosswind.core.types import digest_arrays
+from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.decoding import IMAGE_ENDINGS, named_files
+from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen, positions
+from crosswind.data.trees import Tree, folder_tree, in_order, joined, listed, zip_tree
+
+File = tuple[Tree, str]
+_PACS_PLACE = re.compile(r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+)/[^/]+\.(?i:jpe?g|png))")
+
+
+@register("pacs", kind="source")
+@dataclass(frozen=True)
+class Pacs(PreparedSource):
+    """PACS: 9,991 images of seven classes as photos, art paintings, cartoons and sketches.
+
+    Attributes: `class` (dog, elephant, giraffe, guitar, horse, house, person), `rendition` (photo, art_painting, cartoon, sketch)
+    and, from the official lists, `split` (train, crossval; the lists called `test` hold both). Rows are in the order of rendition,
+    class and file. Classes are not balanced, and not alike in the renditions: 80 of 3,929 sketches are houses. One sketch of a dog,
+    n02103406_4068-1.png, shows the word ERROR and is one of the 9,991. Leave-one-rendition-out: `studies/pacs/leave-one-out.yaml`.
+    Reference: D. Li, Y. Yang, Y.-Z. Song, T. Hospedales, Deeper, Broader and Artier Domain Generalization, ICCV 2017.
+    """
+
+    size: int = knob(64, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 227")
+    lists: bool = knob(True, doc="whether the official lists are read for the attribute split; false where they are not at hand")
+
+    card = card_of("pacs")
+
+    def missing(self, folder: Path) -> tuple[Original, ...]:
+        """The archive, where there is not even a folder to look into."""
+        return () if folder.is_dir() else (Original("PACS.zip"),)
+
+    def read(self, folder: Path) -> Reading:
+        """The images RENDITION/CLASS/FILE, at any depth of `folder` or in a zip archive there, and the lists beside them."""
+        tree = folder_tree(folder)
+        if not any(map(_PACS_PLACE.fullmatch, tree.sizes)):  # archives count where nothing lies unpacked beside them
+            archives = [name for name in tree.sizes if name.rpartition("/")[2] in ("PACS.zip", "pacs.zip", "kfold.zip")]
+            tree = joined([tree, *(zip_tree(folder / name) for name in archives)], str(folder))
+        found = [match for match in map(_PACS_PLACE.fullmatch, tree.sizes) if match]
+        before = sorted({match[1] for match in found})
+        if len(before) != 1:
+            places = f"in two places: in {before[0] or '.'!r} and in {before[1] or '.'!r}" if before else ""
+            raise DataError(f"{folder} holds images of PACS {places}" if before else f"{folder} holds no images of PACS (PACS.zip)")
+        attributes = self.attributes()[: 3 if self.lists else 2]
+        classes, renditions = (attribute.values for attribute in attributes[:2])
+        for match in found:
+            if match[4] not in classes or not tree.sizes[match[0]]:
+                raise DataError(f"{tree.name}: {match[0]!r} is empty, or lies in a folder that is no class ({', '.join(classes)})")
+        found.sort(key=lambda match: (renditions.index(match[3]), match[2]))
+        files = {match[2]: tree.sizes[match[0]] for match in found}
+        codes = [positions([match[4] for match in found], classes), positions([match[3] for match in found], renditions)]
+        if self.lists:
+            split: dict[str, int] = {}
+            for rendition in dict.fromkeys(match[3] for match in found):
+                lists = [self._list(tree, folder, f"{rendition}_{part}_kfold.txt") for part in attributes[2].values]
+                rows = _listed(tree, lists, rendition, files, tree.name, dict(enumerate(classes, 1)))
+                split |= {file: part for file, _, part in rows}
+            if left := [file for file in files if file not in split]:
+                raise DataError(f"{tree.name}: the official lists leave out {left[0]!r} and {len(left) - 1:,} more")
+            codes.append(np.array([split[file] for file in files]))
+        table = AttributeTable(attributes, np.stack(codes))
+        rows_of = np.bincount(codes[1], minlength=len(renditions)).tolist()
+        told = {"source": "pacs", "bytes": _sizes(files.values())}
+        dataset = _of_tree("pacs", table, [(tree, before[0] + file) for file in files], self.size, told)
+        return Reading(dataset, dict(zip(renditions, rows_of, strict=True)))
+
+    def _list(self, tree: Tree, folder: Path, wanted: str) -> str:
+        """The name in the tree of an official list."""
+        found = [name for name in tree.sizes if name.rpartition("/")[2] == wanted]
+        if len(found) != 1:
+            many = f"twice: {found[0]!r} and {found[1]!r}" if found else "nowhere"
+            raise DataError(f"{folder} has the official list {wanted} {many}; put it there once, or set lists=false")
+        return found[0]
+
+
+@register("domainnet", kind="source")
+@dataclass(frozen=True)
+class DomainNet(PreparedSource):
+    """DomainNet: 586,575 images of 345 classes as clipart, infograph, painting, quickdraw, real and sketch (cleaned version).
+
+    Attributes: `class` (aircraft_carrier, airplane, ..., zigzag, in the order of the official numbers), `rendition`, `split`
+    (train, test, as the official lists have them). Rows are those of the lists, by rendition, split and line; images that the lists
+    leave out (duplicates, which the zips still hold) are not read. Originals are the zips as they come, or the same folders
+    unpacked (`clipart/airplane/...`), and the lists. `renditions` prepares some of them; classes are chosen in a study (`keep`).
+    586,575 pictures of 64 x 64 take 7.2 GB as an array; at 224 use `--store jpeg`.
+    Reference: X. Peng, Q. Bai, X. Xia, Z. Huang, K. Saenko, B. Wang, Moment Matching for Multi-Source Domain Adaptation, ICCV 2019.
+    """
+
+    size: int = knob(64, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
+    renditions: list[str] | None = knob(None, doc="which renditions are read; all six by default")
+
+    card = card_of("domainnet")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = self.card.attributes["rendition"]
+        if self.renditions is not None:
+            given = names_chosen(self.renditions, "domainnet.renditions", "rendition", known)
+            # One order, so that the same choice is the same copy; None, so that all six are.
+            chosen = [name for name in known if name in given]
+            object.__setattr__(self, "renditions", None if len(chosen) == len(known) else chosen)
+
+    def variants(self) -> tuple[str, ...]:
+        """The renditions that are read: each has a zip and two lists."""
+        return self.card.attributes["rendition"] if self.renditions is None else tuple(self.renditions)
+
+    def places(self, folder: Path) -> tuple[Path, ...]:
+        """The zips, or the unpacked folders, and the lists."""
+        unpacked = (folder / name for name in self.variants())
+        return (*(place for place in unpacked if place.is_dir()), *(folder / item.name for item in self.originals()))
+
+    def missing(self, folder: Path) -> tuple[Original, ...]:
+        """Originals that are not there; an unpacked folder serves for a zip."""
+        gone = super().missing(folder)
+        return tuple(item for item in gone if not (item.name.endswith(".zip") and (folder / item.variant).is_dir()))
+
+    def read(self, folder: Path) -> Reading:
+        """The rows of the official lists, and their images in zips or folders."""
+        splits = self.card.attributes["split"]
+        lists = folder_tree(folder, only=[f"{name}_{part}.txt" for name in self.variants() for part in splits])
+        names: dict[int, str] = {}
+        files: list[File] = []
+        codes: list[tuple[int, int, int]] = []
+        for code, rendition in enumerate(self.variants()):
+            # The zip is what is published; a folder may be anything, so it is read only where there is no zip.
+            archive = folder / f"{rendition}.zip"
+            images = zip_tree(archive) if archive.exists() else _unpacked(folder, rendition)
+            wanted = [f"{rendition}_{part}.txt" for part in splits]
+            rows = _listed(lists, wanted, rendition, images.sizes, images.name, names)
+            files += [(images, path) for path, _, _ in rows]
+            codes += [(number, code, split) for _, number, split in rows]
+        numbers = sorted(names)
+        columns = np.array(codes).T
+        columns[0] = np.searchsorted(numbers, columns[0])
+        classes = Attribute("class", tuple(names[number] for number in numbers))
+        table = AttributeTable((classes, Attribute("rendition", self.variants()), Attribute("split", splits)), columns)
+        counts = np.bincount(columns[1] * 2 + columns[2], minlength=2 * len(self.variants())).tolist()
+        parts = [f"{rendition} {part}" for rendition in self.variants() for part in splits]
+        told = {"source": "domainnet", "bytes": _sizes(tree.sizes[file] for tree, file in files)}
+        return Reading(_of_tree("domainnet", table, files, self.size, told), dict(zip(parts, counts, strict=True)))
+
+
+@register("image-folder", kind="source")
+@dataclass(frozen=True)
+class ImageFolder(PreparedSource):
+    """A folder of image files, in folders named after what they show: CLASS/FILE, or as many levels as there are.
+
+    `levels` names the attribute of each level of folders, from the top: `[rendition, class]` reads photo/dog/1.jpg; a level called
+    `-` is no attribute. Each image lies exactly that deep. Files count as images by their ending, in capitals or not (jpg, jpeg,
+    png, bmp, gif, webp, tif, tiff, ppm, pgm); any other file is refused by its name, unless `others` is `skip`. Hidden files and
+    folders (those that begin with a dot, and Thumbs.db, desktop.ini, __MACOSX) are never seen; links that lead out of the folder
+    and links to folders are refused, and so is a value of which there is no image. Rows are in the order of their paths; values are
+    in numeric order where all are whole numbers, else sorted as text. Images are turned as their EXIF data say, made RGB
+    (transparency is dropped), and resized to `size` x `size` without keeping their proportions. The fingerprint counts the bytes of
+    each image and does not read them. For large folders, prepare a copy and name its `root`:
+    `crosswind prepare image-folder --set path=FOLDER --root DIR`.
+    """
+
+    path: str = knob(doc="the folder")
+    levels: list[str] = knob(["class"], doc="the attribute of each level of folders from the top, `-` for none")
+    size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
+    others: str = knob("refuse", domain="{refuse, skip}", doc="what is done with files that are no images by their names")
+
+    own = ("path",)
+    card = card_of("image-folder")
+
+    def read(self, folder: Path) -> Reading:
+        """The images below `path`. Raises `InputError` for settings, `DataError` for what the folder holds."""
+        top = Path(self.path).expanduser()
+        if not top.is_dir():
+            problem = "is not a folder" if top.exists() else "is a folder that does not exist"
+            raise InputError("image-folder.path", f"{self.path!r} {problem}")
+        named = [name for name in self.levels if name != "-"] if isinstance(self.levels, list) else self.levels
+        names_chosen(named, "image-folder.levels", "level")
+        tree = folder_tree(top, self.path)
+        files = self._images(tree)
+        attributes, codes = [], []
+        for place, name in enumerate(self.levels):
+            if name == "-":
+                continue
+            words = [file.split("/")[place] for file in files]
+            values = in_order(words)
+            empty = {inside for inside in tree.folders if inside.count("/") == place and inside.split("/")[place] not in values}
+            if empty:
+                raise DataError(f"{self.path}: the folder {min(empty)!r} holds no image, so there is nothing of its {name!r}")
+            if len(values) > MOST_VALUES:
+                raise DataError(f"{self.path}: {name!r} has {len(values):,} values, more than {MOST_VALUES:,}; call its level '-'")
+            attributes.append(Attribute(name, tuple(values)))
+            codes.append(positions(words, values))
+        table = AttributeTable(tuple(attributes), np.stack(codes))
+        names = np.frombuffer("\x1f".join(files).encode(), np.uint8)
+        told = {"source": "image-folder", "files": _sizes(map(tree.sizes.__getitem__, files), names=names)}
+        name = top.resolve().name or "image-folder"
+        dataset = _of_tree(name, table, [(tree, file) for file in files], self.size, told, **named_files(top, files))
+        return Reading(dataset, {"all": len(files)})
+
+    def _images(self, tree: Tree) -> list[str]:
+        """The names of the images, in order; `DataError` for the first file that should not be where it is."""
+        layout = "/".join([*(name.upper() for name in self.levels), "FILE"])
+        files = [name for name in tree.sizes if name.lower().endswith(IMAGE_ENDINGS)]
+        if self.others == "refuse" and (others := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]):
+            raise DataError(
+                f"{tree.name}: {others[0]!r} and {len(others) - 1:,} more are no images by name; take them away, or set others=skip"
+            )
+        for name in files:
+            if name.count("/") != len(self.levels) or not tree.sizes[name] or not name.isprintable():
+                raise DataError(f"{tree.name}: {name!r} is not {layout}, is empty, or has a control character in its name")
+        if not files:
+            raise DataError(f"{tree.name} holds no image; each should be {layout}")
+        return files
+
+
+def _of_tree(
+    name: str, table: AttributeTable, files: Sequence[File], size: int, told: Mapping[str, object], **more: Any
+) -> AttributedDataset:
+    """The data set whose row i is the i-th of the files; `told` and `more` as for `from_files`."""
+
+    def opened(row: int) -> Path | bytes:
+        tree, file = files[row]
+        return tree.opened(file)
+
+    return from_files(name, table, opened, lambda row: f"{files[row][0].name}: {files[row][1]!r}", size, told=told, **more)
+
+
+def _sizes(sizes: Iterable[int], **more: NDArray[Any]) -> str:
+    return digest_arrays({**more, "bytes": np.array(list(sizes))})
+
+
+def _unpacked(folder: Path, rendition: str) -> Tree:
+    """The images of a folder, by the names that they have in the zip."""
+    inside, before = folder_tree(folder / rendition), f"{rendition}/"
+    sizes = {before + name: size for name, size in inside.sizes.items()}
+    return Tree(str(folder), sizes, lambda name: inside.opened(name.removeprefix(before)))
+
+
+def _listed(
+    lists: Tree, wanted: Sequence[str], rendition: str, sizes: Mapping[str, int], where: str, names: dict[int, str]
+) -> list[tuple[str, int, int]]:
+    """Path, number of the class and place of the list for every line of the official lists of one rendition.
+
+    `sizes`: the images RENDITION/CLASS/FILE, with their bytes, which `where` holds. `names` gathers the class of each number.
+    Raises `DataError` where lists, images and the names known so far do not agree.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for part, name in enumerate(wanted):
+        if name not in lists.sizes:
+            raise DataError(f"{lists.name} has no official list {name}")
+        for path, number in listed(lists, name):
+            parts = path.split("/")
+            problem = ""
+            if len(parts) != 3 or parts[0] != rendition:
+                problem = f"which should be {rendition}/CLASS/FILE"
+            elif not sizes.get(path):
+                problem = f"which {where} does not hold, or which is empty"
+            elif names.setdefault(number, parts[1]) != parts[1]:
+                problem = f"with the number {number}, which is that of {names[number]!r}"
+            elif path in found:
+                problem = "which is in the other list too"
+            if problem:
+                raise DataError(f"{lists.name}: {name} lists {path!r}, {problem}")
+            found[path] = number, part
+    twice = [number for number, name in names.items() if list(names.values()).index(name) < list(names).index(number)]
+    if twice:
+        raise DataError(f"{lists.name}: the lists of {rendition!r} give the class {names[twice[0]]!r} two numbers")
+    return [(path, number, part) for path, (number, part) in found.items()]

@@ -1,0 +1,312 @@
+"""The user's own tables: of image files, of texts, of features, and of attributes alone, which a grid can give too."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import posixpath
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.cards import card_of
+from crosswind.core.errors import DataError, InputError, one_line, shown
+from crosswind.core.knobs import knob
+from crosswind.core.registry import register
+from crosswind.core.types import InputSpec, digest, digest_arrays
+from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
+from crosswind.data.clusters import read_features
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.decoding import named_files
+from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
+from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+
+@register("table", kind="source")
+@dataclass(frozen=True)
+class Table(PreparedSource):
+    """A CSV or Parquet table with one row an image, over a folder of image files.
+
+    `path_column` holds the path of each image under the folder `images`; every other column is an attribute unless `columns` names
+    those that are. `unit` names a column whose equal values are kept in one role (a patient, a video); it is an attribute only
+    where `columns` names it too. Values are in numeric order where all of a column are numbers, else sorted as text. A row without
+    a value, a missing image and a path that leads out of the folder are refused when the table is loaded; a file that is no whole
+    image when it is asked for. Images are turned as their EXIF data say, made RGB (transparency is dropped), and resized to
+    `size` x `size` without keeping their proportions. The fingerprint counts the bytes of each image and does not read them.
+    For many images, prepare a copy and name its `root`:
+    `crosswind prepare table --set path=TABLE --set images=FOLDER --root DIR`.
+    """
+
+    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    images: str = knob(doc="folder of the images")
+    path_column: str = knob("path", doc="column that holds the path of each image, under the folder")
+    size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
+    unit: str | None = knob(None, doc="column whose equal values belong together")
+    columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
+
+    own = ("path", "images")
+    card = card_of("table")
+
+    def read(self, folder: Path) -> Reading:
+        """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder of images hold."""
+        rows = read_table(self.path, "table.path")
+        top = Path(self.images).expanduser()
+        if not top.is_dir():
+            problem = "is not a folder" if top.exists() else "is a folder that does not exist"
+            raise InputError("table.images", f"{self.images!r} {problem}")
+        names = texts(rows, has_column(rows, self.path_column, self.path, "table.path_column"), self.path).to_list()
+        plain = _of_columns(rows, "table", self.path, self.columns, self.unit, (self.path_column,))
+        files = [_inside(name, self.path_column, row, self.path) for row, name in enumerate(names)]
+        sizes = [_size(top, file, self.images, f"{self.path}, row {row + 1}") for row, file in enumerate(files)]
+        listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
+        dataset = from_files(
+            plain.name,
+            plain.table,
+            lambda row: top / files[row],
+            lambda row: f"{self.path}, row {row + 1}: {files[row]!r}",
+            self.size,
+            told={
+                "source": "table",
+                "files": digest_arrays({"names": listed, "bytes": np.array(sizes)}),
+                "units": None if plain.units is None else digest_arrays({"units": plain.units}),
+            },
+            units=plain.units,
+            **named_files(top, files),
+        )
+        return Reading(dataset, {"all": len(files)})
+
+
+@register("texts", kind="source")
+@dataclass(frozen=True)
+class Texts(Source):
+    """A CSV or Parquet table with one row a text.
+
+    `text` is the column of texts, read as they stand; every other column is an attribute unless `columns` names those that are.
+    `unit` names a column whose equal values are kept in one role (an author, a product). Rows of one and the same text are kept in
+    one role too. An empty text is a text; a row without one, or without a value, is refused when the table is loaded.
+    """
+
+    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    text: str = knob("text", doc="column that holds the texts")
+    unit: str | None = knob(None, doc="column whose equal values belong together")
+    columns: list[str] | None = knob(None, doc="which columns are attributes; all but text and unit by default")
+
+    card = card_of("texts")
+
+    def load(self) -> AttributedDataset:
+        """The data set. Raises `InputError` for settings, `DataError` for what the table holds."""
+        import polars
+
+        rows = read_table(self.path, "texts.path")
+        column = rows.get_column(has_column(rows, self.text, self.path, "texts.text"))
+        if column.dtype != polars.String:
+            raise DataError(f"{self.path}, column {self.text!r} holds {str(column.dtype).lower()} values, and not texts")
+        missing = column.is_null().arg_true()
+        if len(missing):
+            raise DataError(f"{self.path}, column {self.text!r}, row {missing[0] + 1} has no text")
+        dataset = _of_columns(rows, "texts", self.path, self.columns, self.unit, (self.text,))
+        held = column.to_numpy().astype(object)
+        hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in held)
+        return _with_inputs(dataset, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64))
+
+
+@register("features", kind="source")
+@dataclass(frozen=True)
+class Features(Source):
+    """A CSV or Parquet table with one row an example, whose inputs are numbers: embeddings, measurements, features of a network.
+
+    Either `features` names an npy file of numbers [rows, d] in the order of the table, or `numbers` lists columns of the table that
+    hold numbers or, in Parquet, lists of them. They are held as float32. Every other column is an attribute unless `columns` names
+    those that are. `unit` names a column whose equal values are kept in one role.
+    """
+
+    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    features: str | None = knob(None, doc="npy file of numbers [rows, d] in the order of the table")
+    numbers: list[str] | None = knob(None, doc="columns that hold the features, instead of a file")
+    unit: str | None = knob(None, doc="column whose equal values belong together")
+    columns: list[str] | None = knob(None, doc="which columns are attributes; all but numbers and unit by default")
+
+    card = card_of("features")
+
+    def load(self) -> AttributedDataset:
+        """The data set. Raises `InputError` for settings, `DataError` for what table or file hold."""
+        if (self.features is None) == (self.numbers is None):
+            raise InputError("features.features", "give either an npy file here, or 'numbers', the columns that hold the features")
+        rows = read_table(self.path, "features.path")
+        taken = [] if self.numbers is None else names_chosen(self.numbers, "features.numbers", "column")
+        dataset = _of_columns(rows, "features", self.path, self.columns, self.unit, taken)
+        if self.features is not None:
+            held = read_features(self.features, dataset, "features.features")
+        else:
+            held = np.concatenate([_numbers(rows, name, self.path) for name in taken], axis=1)
+        with np.errstate(over="ignore"):
+            held = np.ascontiguousarray(held, dtype=np.float32)
+        if not np.isfinite(held).all():
+            row, place = np.argwhere(~np.isfinite(held))[0]
+            raise DataError(f"{self.path}, row {row + 1}, feature {place + 1} is no finite number in float32")
+        return _with_inputs(dataset, "features", held, InputSpec.features(held.shape[1]))
+
+
+@register("factors", kind="source")
+@dataclass(frozen=True)
+class Factors(Source):
+    """An attribute table without images: what a shift would take from data that are not here can be planned and counted.
+
+    Either `grid`, attribute -> list of values (or a number V, for the values 0 to V-1), gives every combination `copies` rows, the
+    last attribute varying fastest; or `path` names a CSV or Parquet file whose columns are the attributes. With `split`, name ->
+    rows a cell, every cell of the grid has those rows instead of `copies` and an attribute `split` says which is which.
+    `title` is the name that the data set takes in plans and tables. Its images cannot be asked for.
+    """
+
+    path: str | None = knob(None, doc="CSV or Parquet file of attribute columns")
+    grid: dict[str, Any] | None = knob(None, doc="attribute -> list of values, or their number")
+    copies: int = knob(1, domain="[1, inf)", doc="rows in each cell of the grid")
+    split: dict[str, int] | None = knob(None, doc="name -> rows in each cell: adds the attribute 'split'")
+    columns: list[str] | None = knob(None, doc="which columns of the file are attributes; all by default")
+    title: str | None = knob(None, doc="name of the data set")
+
+    card = card_of("factors")
+
+    def load(self) -> AttributedDataset:
+        """The data set. Raises `InputError` for a grid that is none, `DataError` for a file that cannot be used."""
+        if (self.path is None) == (self.grid is None):
+            raise InputError("factors", "needs either a path or a grid")
+        told: dict[str, Any] = {"source": "factors"}
+        if self.path is not None:
+            if self.split is not None or self.copies != 1:
+                raise InputError("factors", "copies and split belong to a grid, and a path is given")
+            rows = read_table(self.path, "factors.path")
+            table = _of_columns(rows, "factors", self.path, self.columns, None, ()).table
+            told["table"] = table.digest()
+        else:
+            if self.columns is not None:
+                raise InputError("factors.columns", "belongs to a path, and a grid is given")
+            table = self._table_of_grid()
+            told["attributes"] = [[item.name, list(item.values)] for item in table.attributes]
+            told["copies"] = self.copies
+            told["split"] = None if self.split is None else list(self.split.items())
+        made = digest(told)
+        return AttributedDataset(self.title or "factors", table, fingerprint=made, origin=f"factors {made}")
+
+    def _table_of_grid(self) -> AttributeTable:
+        if not isinstance(self.grid, Mapping) or not self.grid:
+            raise InputError("factors.grid", f"must map attributes to their values, not {shown(self.grid)}")
+        attributes = [_attribute(name, values) for name, values in self.grid.items()]
+        shape = [len(attribute) for attribute in attributes]
+        counts = [self.copies]
+        if self.split is not None:
+            counts = self._rows_of_split()
+            if "split" in self.grid:
+                raise InputError("factors.grid", "an attribute cannot be named 'split' where split is given")
+            attributes.append(_attribute("split", list(self.split), "factors.split"))
+        total = math.prod(shape) * sum(counts)
+        if not 1 <= total <= MOST_ROWS:
+            raise InputError("factors.grid", f"makes {total:,} rows, and must make 1 to {MOST_ROWS:,}")
+        kind = np.min_scalar_type(max([*shape, len(counts)]))
+        cells = np.indices(shape, dtype=kind).reshape(len(shape), -1)
+        codes = np.repeat(cells, sum(counts), axis=1)
+        if self.split is not None:
+            inside = np.repeat(np.arange(len(counts)), counts).astype(kind)
+            codes = np.concatenate([codes, np.tile(inside, cells.shape[1])[None]])
+        return AttributeTable(tuple(attributes), codes)
+
+    def _rows_of_split(self) -> list[int]:
+        if not isinstance(self.split, Mapping):
+            raise InputError("factors.split", f"must map names to rows in each cell, not {shown(self.split)}")
+        if self.copies != 1:
+            raise InputError("factors.copies", "cannot be given together with split, which says how many rows a cell has")
+        for name, count in self.split.items():
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_ROWS:
+                raise InputError(f"factors.split.{name}", f"must be a whole number of rows up to {MOST_ROWS:,}, not {shown(count)}")
+        return list(self.split.values())
+
+
+def _attribute(name: str, values: object, field: str = "") -> Attribute:
+    field = field or f"factors.grid.{name}"
+    if isinstance(values, int) and not isinstance(values, bool) and 1 <= values <= MOST_VALUES:
+        values = range(values)
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise InputError(field, f"must be a list of values or their number, 1 to {MOST_VALUES:,}, not {shown(values)}")
+    if any(value is None or isinstance(value, list | dict) or value != value for value in values):
+        raise InputError(field, f"must be a list of texts and numbers, not {shown(list(values))}")
+    try:
+        return Attribute(str(name), tuple(values))
+    except InputError as error:
+        raise InputError(field, error.problem, error.choices) from None
+
+
+def _of_columns(
+    rows: DataFrame, source: str, path: str, columns: list[str] | None, unit: str | None, taken: Sequence[str]
+) -> AttributedDataset:
+    """The attributes of a user's table, without inputs. `columns`: which columns are attributes; None: all but `unit` and `taken`.
+
+    Raises `InputError` on settings of the `source`, `DataError` for what the columns hold.
+    """
+    units = None if unit is None else group_codes(texts(rows, has_column(rows, unit, path, f"{source}.unit"), path))
+    if columns is None:
+        chosen = [name for name in rows.columns if name not in (*taken, unit)]
+        if not chosen:
+            raise DataError(f"{path} has no column of attributes")
+    else:
+        field = f"{source}.columns"
+        chosen = [has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")]
+    return AttributedDataset(Path(path).stem, attribute_table(rows, chosen, path), units=units)
+
+
+def _with_inputs(
+    dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
+) -> AttributedDataset:
+    """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`."""
+    told = {"inputs": held if contents is None else contents}
+    told |= {} if dataset.units is None else {"units": dataset.units}
+    made = digest({"source": source, "table": dataset.table.digest(), "arrays": digest_arrays(told)})
+    return replace(dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}")
+
+
+def _inside(name: str, column: str, row: int, path: str) -> str:
+    """The path with its dots resolved; `DataError` where it leads out of the folder. Links inside the folder are the user's own."""
+    clean = name.replace("\\", "/") if os.sep == "\\" else name
+    if "." in (clean[0], clean[-1]) or "/." in clean or "//" in clean or clean[-1] == "/":  # most paths are clean as they are
+        clean = posixpath.normpath(clean)
+    if clean[0] == "/" or (os.sep != "/" and os.path.isabs(clean)) or clean == ".." or clean.startswith("../") or "\x00" in clean:
+        raise DataError(f"{path}, column {column!r}, row {row + 1}: {name!r} leads out of the folder of images")
+    return clean
+
+
+def _size(folder: Path, name: str, images: str, place: str) -> int:
+    """Bytes of a file; `DataError` for one that is missing, no file or empty."""
+    try:
+        entry = os.stat(f"{folder}/{name}")
+    except (OSError, ValueError):
+        raise DataError(f"{place}: there is no file {name!r} in {images!r}") from None
+    if not stat.S_ISREG(entry.st_mode):
+        raise DataError(f"{place}: {name!r} in {images!r} is not a file")
+    if not entry.st_size:
+        raise DataError(f"{place}: the file {name!r} in {images!r} is empty")
+    return entry.st_size
+
+
+def _numbers(rows: DataFrame, name: str, path: str) -> NDArray[Any]:
+    """A column of numbers, or of lists of equally many, as float64 [rows, d]."""
+    import polars
+
+    column = rows.get_column(has_column(rows, name, path, "features.numbers"))
+    try:
+        if column.dtype.is_nested():
+            values = np.array(column.to_list(), dtype=np.float64)
+        else:
+            values = column.cast(polars.Float64).to_numpy()[:, None]
+    except (polars.exceptions.PolarsError, ValueError, TypeError) as error:
+        raise DataError(f"{path}, column {name!r} cannot be read as numbers: {one_line(str(error), 200)}") from None
+    if values.ndim != 2 or not values.shape[1]:
+        raise DataError(f"{path}, column {name!r} holds lists of different lengths, or of none")
+    return values
