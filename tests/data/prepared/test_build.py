@@ -33,9 +33,8 @@ from crosswind.core.cards import Original
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.types import InputSpec, file_hash
 from crosswind.data.prepared import build, check, open_copy, prepare
-from crosswind.data.prepared.build import stamp
+from crosswind.data.prepared.build import claimed, stamp
 from crosswind.data.prepared.paths import copy_folder
-from crosswind.data.prepared.writer import claimed
 from crosswind.data.sources.image_folder import ImageFolder
 
 
