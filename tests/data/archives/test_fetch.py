@@ -164,7 +164,7 @@ def test_a_part_that_is_whole_is_taken(server: Any, original: Original, tmp_path
         (tmp_path / name / "a").mkdir(parents=True)
         (tmp_path / name / "a" / "data.bin.part").write_bytes(DATA)
         assert get(known, tmp_path / name).read_bytes() == DATA
-    assert [begin for _, begin in server.asked] == [len(DATA)]
+    assert server.asked == []
 
 
 @pytest.mark.parametrize("beginning", [b"x" * 1000, b"x" * len(DATA), b"x" * (len(DATA) + 1)])
@@ -195,6 +195,7 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
         ({"size": 999_999}, ranged, "gives 1,000,000 bytes and not the 999,999 of a/data.bin"),
         ({"size": 1_000_001}, ranged, "gives 1,000,000 bytes and not the 1,000,001 of a/data.bin"),
         ({"size": 999}, lambda handler, begin: handler.give(DATA, declared=-1), "gives more than the 999 bytes"),
+        ({"size": 0}, lambda handler, begin: handler.give(b""), "data.bin is empty"),
         ({}, status(404), "/data says 404 Not Found"),
         ({}, status(403), "/data says 403 Forbidden"),
         ({}, status(503), "the server says 503 Service Unavailable, 5 times in a row"),
@@ -205,8 +206,8 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
         ),
         ({"size": 0}, lambda handler, begin: handler.give(b"<!DOCTYPE html><p>Log in"), "gives a web page and not a/data.bin"),
         ({"size": 0}, lambda handler, begin: handler.give(DATA, declared=1 << 60), "needs 1,152,921,504,606,846,976 bytes in"),
-        ({}, status(302, Location="file:///etc/passwd"), "leads to 'file:///etc/passwd', and files are fetched over http"),
-        ({}, status(301, Location="ftp://127.0.0.1/data"), "leads to 'ftp://127.0.0.1/data', and files are fetched over"),
+        ({}, status(302, Location="file:///etc/passwd"), "says 302 .*Redirection to url 'file:///etc/passwd' is not allowed"),
+        ({}, status(301, Location="ftp://127.0.0.1/data"), "unknown url type: ftp"),
         ({}, status(302, Location="/data"), "says 302"),
     ],
 )
