@@ -48,12 +48,12 @@ class Cifar102(PreparedSource):
 
 
 def _piece(path: Path, label: Attribute) -> Piece:
-    from crosswind.data.archives.arrays import Expected, keys_of, read_arrays
+    from crosswind.data.archives.arrays import Expected, read_arrays, sums_of
 
     if not path.exists() and path.with_suffix(".npy").exists():
         raise DataError(f"{path.with_suffix('.npy')} holds a pickle, which is never opened: get the later release, {path.name}")
     wanted = {"labels": Expected("integers", (None,)), "images": Expected("uint8", (None, 32, 32, 3))}
-    if "label_names" in keys_of(path):
+    if "label_names" in sums_of(path):
         wanted["label_names"] = Expected("text", (len(label),))
     found = read_arrays(path, wanted)
     names = tuple(found.get("label_names", np.array(label.values)).astype(str).tolist())
