@@ -127,7 +127,10 @@ def test_a_hash_is_enough(known: dict[str, Any], server: Any, original: Original
 
 
 def test_a_download_that_breaks_off_goes_on_from_there(server: Any, original: Original, tmp_path: Path) -> None:
-    server.answers = [broken(300_000), broken(0), status(503), broken(300_000), ranged]
+    server.answers = [broken(400_000), whole]  # a server without ranges gives the whole again
+    assert get(original, tmp_path / "other").read_bytes() == DATA
+    assert [begin for _, begin in server.asked] == [0, 400_000]
+    server.asked, server.answers = [], [broken(300_000), broken(0), status(503), broken(300_000), ranged]
     waits: list[float] = []
     assert fetch(original, tmp_path, sleep=waits.append).read_bytes() == DATA
     assert [begin for _, begin in server.asked] == [0, 300_000, 300_000, 300_000, 600_000]
@@ -144,12 +147,6 @@ def test_a_later_call_goes_on_where_an_earlier_one_gave_up(server: Any, original
     assert get(original, tmp_path, on_progress=lambda done, all_: told.append((done, all_))).read_bytes() == DATA
     assert [begin for _, begin in server.asked] == [400_000]
     assert told[0][0] > 400_000 and kept(tmp_path) == {"data.bin": len(DATA)}
-
-
-def test_a_server_without_ranges_gives_the_whole_again(server: Any, original: Original, tmp_path: Path) -> None:
-    server.answers = [broken(400_000), whole]
-    assert get(original, tmp_path).read_bytes() == DATA
-    assert [begin for _, begin in server.asked] == [0, 400_000]
 
 
 def test_a_server_that_says_no_length_is_read_to_its_end(server: Any, original: Original, tmp_path: Path) -> None:
@@ -277,6 +274,8 @@ def test_a_wrong_file_that_is_there_is_the_users_and_stays(server: Any, original
         with pytest.raises(DataError, match=words):
             get(original, tmp_path)
         assert place.read_bytes() == held and server.asked == []
+    with pytest.raises(DataError, match="a/data.bin cannot be written to"):
+        get(original, place)
 
 
 def test_a_file_that_is_there_is_hashed_once(original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,9 +294,3 @@ def test_a_file_that_is_there_is_hashed_once(original: Original, tmp_path: Path,
     (tmp_path / ".data.bin.hash").write_text("[]")
     place.write_bytes(DATA)
     assert verified(original, place)
-
-
-def test_a_folder_that_cannot_be_written_is_said(server: Any, original: Original, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a file in the place of the folder")
-    with pytest.raises(DataError, match="a/data.bin cannot be written to"):
-        get(original, tmp_path)
