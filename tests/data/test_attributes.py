@@ -98,4 +98,3 @@ def test_an_unknown_attribute_names_the_nearest() -> None:
     table = AttributeTable((Attribute("ink", ("x",)), Attribute("size", ("x",))), np.zeros((2, 1), dtype=np.uint8))
     with pytest.raises(InputError, match="data.label: unknown attribute 'sizes', did you mean 'size'"):
         table.column("sizes", "data.label")
-    assert table.code_of("ink", "x") == 0

@@ -161,7 +161,7 @@ def with_clusters(
         column = table.column(attribute, f"{field}.fit")
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(path, f"must be a list of values, not {shown(values)}", table.attribute(attribute).values)
-        fitted &= np.isin(column, [table.code_of(attribute, value, path) for value in values])
+        fitted &= np.isin(column, [table.attribute(attribute).code_of(value, path) for value in values])
     path = f"{field}.features"
     if isinstance(features, str | Path):
         points = read_features(features, dataset, path)
