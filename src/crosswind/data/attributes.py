@@ -144,10 +144,6 @@ class AttributeTable:
         column: NDArray[np.integer[Any]] = self.codes[self._index(name, field)]
         return column
 
-    def code_of(self, name: str, value: object, field: str = "") -> int:
-        """The code of a value of a named attribute, see `Attribute.code_of`."""
-        return self.attribute(name, field or "attribute").code_of(value, field)
-
     def rows(self, rows: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> AttributeTable:
         """The table of some of its rows, by number or by mask."""
         return AttributeTable(self.attributes, self.codes[:, rows])

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
+from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.seeds import seed_of
+from crosswind.data.archives.arrays import Expected, read_array
 from crosswind.data.attributes import MOST_VALUES
 from crosswind.data.dataset import AttributedDataset
 
@@ -160,7 +161,7 @@ def with_clusters(
         column = table.column(attribute, f"{field}.fit")
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(path, f"must be a list of values, not {shown(values)}", table.attribute(attribute).values)
-        fitted &= np.isin(column, [table.code_of(attribute, value, path) for value in values])
+        fitted &= np.isin(column, [table.attribute(attribute).code_of(value, path) for value in values])
     path = f"{field}.features"
     if isinstance(features, str | Path):
         points = read_features(features, dataset, path)
@@ -174,20 +175,16 @@ def with_clusters(
 def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> NDArray[Any]:
     """The features of a data set's rows in an npy file: numbers [rows, d], all finite.
 
-    Raises `InputError` on `field` for a path that is no file, `DataError` for a file that is damaged, holds objects (only
-    unpickling could read them), numbers that are not finite, or another number of rows.
+    Raises `InputError` on `field` for a path that is no file, `DataError` for a file that is damaged, holds objects, numbers that
+    are not finite, or another number of rows.
     """
     place = Path(path).expanduser()
     if not place.is_file():
         raise InputError(field, f"{str(path)!r} is not a file" if place.exists() else f"there is no file {str(path)!r}")
-    try:
-        # Mapped: a header that promises more than the file holds allocates nothing.
-        points = np.lib.format.open_memmap(place, mode="r")
-    except (ValueError, OSError, SyntaxError, MemoryError, OverflowError) as error:
-        raise DataError(f"{path} cannot be read as an npy file: {one_line(str(error), 200)}") from None
+    points = read_array(place, Expected("numbers"), 1 << 50)
     if problem := _problem(points, dataset, str(path)):
         raise DataError(problem)
-    return np.array(points)
+    return points
 
 
 def _problem(points: NDArray[Any], dataset: AttributedDataset, called: str) -> str:

@@ -236,9 +236,8 @@ def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
         with contextlib.suppress(OSError):
             return os.memfd_create("crosswind-pixels")
-    handle, path = tempfile.mkstemp(prefix="crosswind-")
-    os.unlink(path)
-    return handle
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _aligned(size: int) -> int:

@@ -1,8 +1,8 @@
 """Columns of a CSV or Parquet file as attributes: what sources that read the user's own tables share.
 
 Every cell of an attribute must hold a value; errors name file, column and row. polars is imported where a file is read, because
-planning most studies reads none. A child process reads Parquet, with bounded memory, and hands the rows over as Arrow: at a damaged
-file (a run length of 2^61) polars' allocator aborts, which no Python catches. That costs 0.2 s for each file.
+planning most studies reads none. A child process of bounded memory tries Parquet first: at a damaged file (a run length of 2^61)
+polars' allocator aborts, which no Python catches.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +20,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, unknown
 from crosswind.core.files import read_at_most
+from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
 
 if TYPE_CHECKING:
@@ -32,26 +30,7 @@ KINDS = (".csv", ".parquet")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 MANY_NUMBERS = 1000
-MOST_MEMORY = 8 << 30  # of the child that reads Parquet, in bytes
-_CHILD = """
-import sys
-most, longest = int(sys.argv[1]), int(sys.argv[2])
-try:
-    import resource
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-except (ImportError, ValueError, OSError):
-    pass
-import polars
-try:
-    rows = polars.read_parquet(sys.stdin.buffer.read())
-    if rows.height > longest:
-        raise ValueError(f"it holds {rows.height:,} rows, more than {longest:,}")
-    rows.write_ipc(sys.stdout.buffer)
-except BaseException as error:
-    sys.stdout.buffer.write(str(error).encode("utf-8", "replace"))
-    sys.exit(1)
-"""
+MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
 
 
 def read_table(path: str, field: str) -> DataFrame:
@@ -77,7 +56,10 @@ def read_table(path: str, field: str) -> DataFrame:
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows = rows.slice(1)
         else:
-            rows = _parquet_rows(place, path)
+            tried(whole_parquet, place, MOST_MEMORY)
+            rows = whole_parquet(place)
+            if rows.height > MOST_ROWS:
+                raise DataError(f"{path} holds {rows.height:,} rows, more than {MOST_ROWS:,}")
             header = [name.strip() for name in rows.columns]
     except polars.exceptions.NoDataError:
         raise DataError(f"{path} is empty") from None
@@ -98,20 +80,14 @@ def read_table(path: str, field: str) -> DataFrame:
     return rows
 
 
-def _parquet_rows(place: Path, path: str) -> DataFrame:
+def whole_parquet(place: Path) -> DataFrame:
+    """All rows of a Parquet file: what `tried` is given first. Raises `DataError` for a damaged one."""
     import polars
 
-    # The child finds polars where this process does, and not in the working directory.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-    command = [sys.executable, "-P", "-c", _CHILD, str(MOST_MEMORY), str(MOST_ROWS)]
-    with place.open("rb") as file:
-        child = subprocess.run(command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, check=False)
-    if child.returncode:
-        problem = f"it is damaged, or takes more than {MOST_MEMORY >> 30} GiB of memory"
-        if child.returncode == 1:
-            problem = _first_sentence(child.stdout.decode("utf-8", "replace"))
-        raise DataError(f"{path} cannot be read as a PARQUET table: {problem}")
-    return polars.read_ipc(io.BytesIO(child.stdout))
+    try:
+        return polars.read_parquet(place, glob=False)
+    except (polars.exceptions.PolarsError, OSError, ValueError) as error:
+        raise DataError(f"{place} cannot be read as a PARQUET table: {_first_sentence(str(error))}") from None
 
 
 def _text_of(place: Path, path: str) -> bytes:

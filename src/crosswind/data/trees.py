@@ -15,8 +15,6 @@ from pathlib import Path
 from crosswind.core.errors import DataError, shown
 from crosswind.data.archives.members import ZipMembers
 
-__all__ = ["Tree", "folder_tree", "in_order", "joined", "listed", "zip_tree"]
-
 LEFTOVERS = ("thumbs.db", "desktop.ini", "__macosx")  # of Windows and of macOS, case folded
 MOST_OF_AN_IMAGE = 256 << 20
 MOST_OF_A_LIST = 64 << 20

@@ -127,7 +127,10 @@ def test_a_hash_is_enough(known: dict[str, Any], server: Any, original: Original
 
 
 def test_a_download_that_breaks_off_goes_on_from_there(server: Any, original: Original, tmp_path: Path) -> None:
-    server.answers = [broken(300_000), broken(0), status(503), broken(300_000), ranged]
+    server.answers = [broken(400_000), whole]  # a server without ranges gives the whole again
+    assert get(original, tmp_path / "other").read_bytes() == DATA
+    assert [begin for _, begin in server.asked] == [0, 400_000]
+    server.asked, server.answers = [], [broken(300_000), broken(0), status(503), broken(300_000), ranged]
     waits: list[float] = []
     assert fetch(original, tmp_path, sleep=waits.append).read_bytes() == DATA
     assert [begin for _, begin in server.asked] == [0, 300_000, 300_000, 300_000, 600_000]
@@ -146,12 +149,6 @@ def test_a_later_call_goes_on_where_an_earlier_one_gave_up(server: Any, original
     assert told[0][0] > 400_000 and kept(tmp_path) == {"data.bin": len(DATA)}
 
 
-def test_a_server_without_ranges_gives_the_whole_again(server: Any, original: Original, tmp_path: Path) -> None:
-    server.answers = [broken(400_000), whole]
-    assert get(original, tmp_path).read_bytes() == DATA
-    assert [begin for _, begin in server.asked] == [0, 400_000]
-
-
 def test_a_server_that_says_no_length_is_read_to_its_end(server: Any, original: Original, tmp_path: Path) -> None:
     server.answers = [lambda handler, begin: handler.give(DATA, declared=-1)]
     assert get(replace(original, size=0), tmp_path).read_bytes() == DATA
@@ -164,7 +161,7 @@ def test_a_part_that_is_whole_is_taken(server: Any, original: Original, tmp_path
         (tmp_path / name / "a").mkdir(parents=True)
         (tmp_path / name / "a" / "data.bin.part").write_bytes(DATA)
         assert get(known, tmp_path / name).read_bytes() == DATA
-    assert [begin for _, begin in server.asked] == [len(DATA)]
+    assert server.asked == []
 
 
 @pytest.mark.parametrize("beginning", [b"x" * 1000, b"x" * len(DATA), b"x" * (len(DATA) + 1)])
@@ -195,6 +192,7 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
         ({"size": 999_999}, ranged, "gives 1,000,000 bytes and not the 999,999 of a/data.bin"),
         ({"size": 1_000_001}, ranged, "gives 1,000,000 bytes and not the 1,000,001 of a/data.bin"),
         ({"size": 999}, lambda handler, begin: handler.give(DATA, declared=-1), "gives more than the 999 bytes"),
+        ({"size": 0}, lambda handler, begin: handler.give(b""), "data.bin is empty"),
         ({}, status(404), "/data says 404 Not Found"),
         ({}, status(403), "/data says 403 Forbidden"),
         ({}, status(503), "the server says 503 Service Unavailable, 5 times in a row"),
@@ -205,8 +203,8 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
         ),
         ({"size": 0}, lambda handler, begin: handler.give(b"<!DOCTYPE html><p>Log in"), "gives a web page and not a/data.bin"),
         ({"size": 0}, lambda handler, begin: handler.give(DATA, declared=1 << 60), "needs 1,152,921,504,606,846,976 bytes in"),
-        ({}, status(302, Location="file:///etc/passwd"), "leads to 'file:///etc/passwd', and files are fetched over http"),
-        ({}, status(301, Location="ftp://127.0.0.1/data"), "leads to 'ftp://127.0.0.1/data', and files are fetched over"),
+        ({}, status(302, Location="file:///etc/passwd"), "says 302 .*Redirection to url 'file:///etc/passwd' is not allowed"),
+        ({}, status(301, Location="ftp://127.0.0.1/data"), "unknown url type: ftp"),
         ({}, status(302, Location="/data"), "says 302"),
     ],
 )
@@ -276,6 +274,8 @@ def test_a_wrong_file_that_is_there_is_the_users_and_stays(server: Any, original
         with pytest.raises(DataError, match=words):
             get(original, tmp_path)
         assert place.read_bytes() == held and server.asked == []
+    with pytest.raises(DataError, match="a/data.bin cannot be written to"):
+        get(original, place)
 
 
 def test_a_file_that_is_there_is_hashed_once(original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,9 +294,3 @@ def test_a_file_that_is_there_is_hashed_once(original: Original, tmp_path: Path,
     (tmp_path / ".data.bin.hash").write_text("[]")
     place.write_bytes(DATA)
     assert verified(original, place)
-
-
-def test_a_folder_that_cannot_be_written_is_said(server: Any, original: Original, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a file in the place of the folder")
-    with pytest.raises(DataError, match="a/data.bin cannot be written to"):
-        get(original, tmp_path)

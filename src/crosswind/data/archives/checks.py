@@ -37,6 +37,13 @@ DAMAGE = (
     struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
 )  # fmt: skip
 
+_BOUNDED = """
+hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+most = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+reader(Path(sys.argv[1]))
+"""
+
 
 def kind_of_file(path: Path) -> str:
     """What the first bytes of a file say it is: `zip`, `gzip`, `bzip2`, `xz`, `tar`, `npy`, `hdf5`, `page` or nothing.
@@ -85,14 +92,14 @@ def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, se
 
     `reader`: a function of a module, called with the path. Raises `DataError` with its sentence, or where the child dies.
     """
-    words = f"from {reader.__module__} import {reader.__name__} as reader; reader(Path(sys.argv[1]))"
-    bound = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))" if os.name == "posix" else ""
-    code = f"import sys\nfrom pathlib import Path\n{bound}\n{words}"
+    code = (
+        f"import resource, sys\nfrom pathlib import Path\nfrom {reader.__module__} import {reader.__name__} as reader\n{_BOUNDED}"
+    )
+    # -P: the child finds modules where this process does, and not in the working directory.
+    command = [sys.executable, "-P", "-c", code, str(path), str(limit)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     try:
-        child = subprocess.run(
-            [sys.executable, "-c", code, str(path)], capture_output=True, env=environment, timeout=seconds, check=False
-        )
+        child = subprocess.run(command, capture_output=True, env=environment, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         raise DataError(f"{path} is damaged: reading it does not end") from None
     if child.returncode:

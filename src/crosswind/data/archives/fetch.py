@@ -31,7 +31,10 @@ ATTEMPTS = 5
 """How often in a row nothing may come before a download is given up."""
 TIMEOUT = 60.0
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
-_BROKEN = (http.client.HTTPException, urllib.error.URLError, OSError)
+_HANDLERS = (  # http and https alone, where a redirection leads elsewhere too
+    urllib.request.ProxyHandler, urllib.request.UnknownHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler,
+    urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor,
+)  # fmt: skip
 
 
 def verified(original: Original, path: Path) -> bool:
@@ -86,20 +89,19 @@ def fetch(
         _refuse_other(original, path)
         return path
     part = path.with_name(f"{path.name}.part")
-    download = _Download(original, part, on_progress, timeout, sleep)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if download.finish():
+        resumed = part.exists()
+        while not (resumed and _is_right(original, part)):  # a part that is whole already is taken
+            _finish(original, part, on_progress or (lambda done, whole: None), timeout, sleep)
             try:
                 _refuse_other(original, part)
-            except DataError:  # the beginning was of an earlier download: the file may have changed since
+                break
+            except DataError:
                 part.unlink(missing_ok=True)
-                download.finish()
-        try:
-            _refuse_other(original, part)
-        except DataError:
-            part.unlink(missing_ok=True)
-            raise
+                if not resumed:
+                    raise
+                resumed = False  # the beginning was of an earlier download: the file may have changed since
         os.replace(part, path)
     except OSError as error:
         raise DataError(f"{original.name} cannot be written to {folder}: {reason(error)}") from None
@@ -120,7 +122,16 @@ def _refuse_other(original: Original, path: Path) -> None:
     size = path.stat().st_size
     if original.size not in (0, size):
         raise _wrong(path, f"has {size:,} bytes, not {original.size:,}")
-    verified(dataclasses.replace(original, size=size), path)
+    if not verified(dataclasses.replace(original, size=size), path):
+        raise _wrong(path, "is empty")
+
+
+def _is_right(original: Original, path: Path) -> bool:
+    try:
+        _refuse_other(original, path)
+    except DataError:
+        return False
+    return True
 
 
 class _Again(Exception):
@@ -130,99 +141,86 @@ class _Again(Exception):
         self.why, self.wait = why, wait
 
 
-class _Download:
-    """One file on its way into a part."""
-
-    def __init__(
-        self, original: Original, part: Path, on_progress: Progress | None, timeout: float, sleep: Callable[[float], None]
-    ) -> None:
-        self.original, self.part, self.on_progress, self.timeout, self.sleep = original, part, on_progress, timeout, sleep
-
-    def finish(self) -> bool:
-        """Fill the part to its end, over as many answers as it takes; whether it had a beginning from an earlier call."""
-        name, size, part = self.original.name, self.original.size, self.part
+def _finish(original: Original, part: Path, on_progress: Progress, timeout: float, sleep: Callable[[float], None]) -> None:
+    """Fill the part to its end, over as many answers as it takes."""
+    failures = 0
+    while True:
         have = part.stat().st_size if part.exists() else 0
-        if size and have > size:
-            part.unlink()
-            have = 0
-        resumed, failures = have > 0, 0
-        while not size or have < size:
-            try:
-                if self.ask(have):
-                    break
-                why, wait = "it broke off", 0.0
-            except _Again as error:
-                why, wait = error.why, error.wait
-            before, have = have, part.stat().st_size if part.exists() else 0
-            failures = 0 if have > before else failures + 1
-            if failures >= ATTEMPTS:
-                kept = f"; {have:,} bytes are kept, and the next call goes on from there" if have else ""
-                raise DataError(f"{name} cannot be fetched from {self.original.url}: {why}, {failures} times in a row{kept}")
-            self.sleep(max(wait, float(2 ** max(0, failures - 1))))
-        return resumed
-
-    def ask(self, have: int) -> bool:
-        """Ask once for what follows the first `have` bytes and take what comes; whether that was all of it."""
-        name, url = self.original.name, self.original.url
-        request = urllib.request.Request(url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"})
-        if have:
-            request.add_header("Range", f"bytes={have}-")
+        if original.size and have >= original.size:
+            return
         try:
-            with urllib.request.build_opener(_Redirects).open(request, timeout=self.timeout) as answer:
-                return self.take(answer, have)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 416 and have:  # there is nothing from there on: all is here, or it was of another file
-                    with contextlib.suppress(DataError):
-                        _refuse_other(self.original, self.part)
-                        return True
-                    self.part.unlink(missing_ok=True)
-                    raise _Again("it has no such part") from None
-                if error.code in _AGAIN:
-                    wait = float(min(60, _number(error.headers.get("Retry-After")) or 0))
-                    raise _Again(f"the server says {error.code} {error.reason}", wait) from None
-                raise DataError(f"{name} cannot be fetched: {url} says {error.code} {error.reason}") from None
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, socket.gaierror) and not have:
-                host = urlsplit(url).hostname
-                raise DataError(f"{name} cannot be fetched: {host} is not found; is this machine online?") from None
-            if isinstance(error.reason, ssl.SSLError) and not isinstance(error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-                raise DataError(f"{name} cannot be fetched: {url} is not to be trusted: {error.reason}") from None
-            raise _Again(reason(error.reason) if isinstance(error.reason, Exception) else str(error.reason)) from None
-        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-            raise _Again(reason(error)) from None
+            if _ask(original, part, have, on_progress, timeout):
+                return
+            why, wait = "it broke off", 0.0
+        except _Again as error:
+            why, wait = error.why, error.wait
+        now = part.stat().st_size if part.exists() else 0
+        failures = 0 if now > have else failures + 1
+        if failures >= ATTEMPTS:
+            kept = f"; {now:,} bytes are kept, and the next call goes on from there" if now else ""
+            raise DataError(f"{original.name} cannot be fetched from {original.url}: {why}, {failures} times in a row{kept}")
+        sleep(max(wait, float(2 ** max(0, failures - 1))))
 
-    def take(self, answer: Any, have: int) -> bool:
-        """Append what an answer brings to the part; whether it was all."""
-        original, part = self.original, self.part
-        goes_on = answer.status == 206
-        if goes_on and not re.match(rf"\s*bytes\s+{have}-", answer.headers.get("Content-Range", "")):
-            part.unlink(missing_ok=True)
-            raise _Again("it gave another part than asked for")
-        done = have if goes_on else 0
-        length = _number(answer.headers.get("Content-Length"))
-        whole = original.size or (done + length if length is not None else 0)
-        page = DataError(f"{original.url} gives a web page and not {original.name}: it has moved, or asks for something first")
-        if "text/html" in answer.headers.get("Content-Type", "").lower():
-            raise page
-        if length is not None and done + length != whole:
-            raise DataError(f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}")
-        if whole and shutil.disk_usage(part.parent).free < whole - done:
-            raise DataError(f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much left")
-        start = done
-        with part.open("ab" if goes_on else "wb") as file:
-            while block := _next(answer):
-                file.write(block)
-                done += len(block)
-                if original.size and done > original.size:
-                    part.unlink()
-                    raise DataError(f"{original.url} gives more than the {original.size:,} bytes of {original.name}")
-                if self.on_progress is not None:
-                    self.on_progress(done, whole)
-        if not start and kind_of_file(part) == "page":
-            part.unlink()
-            raise page
-        return done - start == length if length is not None else original.size in (0, done)
+
+def _ask(original: Original, part: Path, have: int, on_progress: Progress, timeout: float) -> bool:
+    """Ask once for what follows the first `have` bytes and append what comes; whether that was all of it."""
+    url, failed = original.url, f"{original.name} cannot be fetched"
+    request = urllib.request.Request(url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    opener = urllib.request.OpenerDirector()
+    for handler in _HANDLERS:
+        opener.add_handler(handler())
+    try:
+        with opener.open(request, timeout=timeout) as answer:
+            return _take(original, part, have, answer, on_progress)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == 416 and have:  # the part is longer than the file
+                part.unlink()
+                raise _Again("it has no such part") from None
+            if error.code in _AGAIN:
+                wait = str(error.headers.get("Retry-After")).strip()
+                seconds = min(60.0, float(wait)) if wait.isdecimal() else 0.0
+                raise _Again(f"the server says {error.code} {error.reason}", seconds) from None
+            raise DataError(f"{failed}: {url} says {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, socket.gaierror) and not have:
+            raise DataError(f"{failed}: {urlsplit(url).hostname} is not found; is this machine online?") from None
+        if isinstance(error.reason, ssl.SSLError) and not isinstance(error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            raise DataError(f"{failed}: {url} is not to be trusted: {error.reason}") from None
+        raise _Again(reason(error.reason) if isinstance(error.reason, Exception) else str(error.reason)) from None
+    except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        raise _Again(reason(error)) from None
+
+
+def _take(original: Original, part: Path, have: int, answer: Any, on_progress: Progress) -> bool:
+    goes_on = answer.status == 206
+    if goes_on and not re.match(rf"\s*bytes\s+{have}-", answer.headers.get("Content-Range", "")):
+        part.unlink(missing_ok=True)
+        raise _Again("it gave another part than asked for")
+    start = done = have if goes_on else 0
+    length = answer.length
+    whole = original.size or (done + length if length is not None else 0)
+    page = DataError(f"{original.url} gives a web page and not {original.name}: it has moved, or asks for something first")
+    if "text/html" in answer.headers.get("Content-Type", "").lower():
+        raise page
+    if length is not None and done + length != whole:
+        raise DataError(f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}")
+    if whole and shutil.disk_usage(part.parent).free < whole - done:
+        raise DataError(f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much left")
+    with part.open("ab" if goes_on else "wb") as file:
+        while block := _next(answer):
+            file.write(block)
+            done += len(block)
+            if original.size and done > original.size:
+                part.unlink()
+                raise DataError(f"{original.url} gives more than the {original.size:,} bytes of {original.name}")
+            on_progress(done, whole)
+    if not start and kind_of_file(part) == "page":
+        part.unlink()
+        raise page
+    return done - start == length if length is not None else original.size in (0, done)
 
 
 def _next(answer: Any) -> bytes:
@@ -230,22 +228,5 @@ def _next(answer: Any) -> bytes:
         return bytes(answer.read(BLOCK))
     except http.client.IncompleteRead as error:
         return error.partial
-    except _BROKEN:
+    except (http.client.HTTPException, OSError):
         return b""  # what has come is kept, and what lacks is asked for again
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Redirections to http and https alone: the library calls other addresses a failing server."""
-
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        target = headers.get("location") or ""
-        if urlsplit(target).scheme not in ("", "http", "https"):
-            fp.close()
-            raise DataError(f"{req.full_url} leads to {shown(target)}, and files are fetched over http or https only")
-        return super().http_error_302(req, fp, code, msg, headers)
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d{1,19}", text.strip()) else None

@@ -1,19 +1,26 @@
-"""Making a prepared copy: read the originals once, on all cores, in bounded memory; killed, the next call goes on."""
+"""Making a prepared copy: read the originals once, on all cores, in bounded memory; killed, the next call goes on.
+
+A copy is made in a folder beside the place where it will lie, under the kernel's lock, and renamed when it is whole.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import hashlib
+import io
 import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,23 +41,17 @@ from crosswind.data.prepared.copies import (
     find_copy,
     fingerprint_of,
 )
-from crosswind.data.prepared.paths import (
-    CARD,
-    FORMAT,
-    Preparable,
-    Reading,
-    copy_folder,
-    copy_settings,
-    owner,
-    root_folder,
-    version_of,
-)
-from crosswind.data.prepared.writer import ROW, append, claimed, contents, jpeg_bytes, publish, resumed, writing
+from crosswind.data.prepared.paths import CARD, FORMAT, copy_folder, copy_settings, owner, root_folder, version_of
+
+if TYPE_CHECKING:
+    from crosswind.data.sources.base import PreparedSource, Reading
 
 KNOWN = {CARD, ATTRIBUTES, OFFSETS, *PIXELS.values()}
 """The files of a copy: a folder with others in it is somebody's own, and is not replaced."""
-
-Chunk = tuple[Any, str, NDArray[np.void]]
+JPEG_QUALITY = 95
+"""Quality in Pillow's words; colours are kept at full resolution (4:4:4), which 95 alone would halve."""
+ROW = np.dtype([("bytes", "<u4"), ("content", "<u8"), ("chunk", "V16")])
+"""What is kept of each row beside its pixels until the copy is whole: bytes, hash of its pixels, checksum of its chunk."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Prepared:
 
 
 def prepare(
-    source: Preparable,
+    source: PreparedSource,
     root: str | None = None,
     originals: str | None = None,
     *,
@@ -98,8 +99,7 @@ def prepare(
         if there := None if again else _there(source, root, store):  # an earlier call may have ended after publishing
             shutil.rmtree(work, ignore_errors=True)
             return Prepared(there, made=False)
-        folder = _gathered(source, root, originals, tell)
-        reading, identity = _read(source, folder, store or "array")
+        reading, identity = _read(source, _gathered(source, root, originals, tell), store or "array")
         found, published = dict(reading.parts), dict(source.totals())
         if published and found != published and not accept_totals:
             told = [", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (found, published)]
@@ -107,13 +107,13 @@ def prepare(
                 f"{owner(source)}: the originals hold {told[0]} rows, where {told[1]} are published; "
                 "--accept-totals takes them as they are"
             )
-        before = _write(source, reading, identity, store or "array", work, workers or cores(), tell)
-        with writing(target):
-            publish(work, target)
+        with _writing(work):
+            before = _write(source, reading, identity, store or "array", work, workers or cores(), tell)
+            _publish(work, target)
     return Prepared(find_copy(source, str(target.parent)), made=True, rows_before=before)
 
 
-def _there(source: Preparable, root: str | None, store: str | None) -> Copy | None:
+def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy | None:
     try:
         copy = find_copy(source, root)
     except DataError:
@@ -132,7 +132,7 @@ def _refuse_foreign(target: Path) -> None:
         raise DataError(f"{target} holds {others[0]!r}, which is not of a prepared copy: move it away, or name another root")
 
 
-def _gathered(source: Preparable, root: str | None, given: str | None, tell: Progress) -> Path:
+def _gathered(source: PreparedSource, root: str | None, given: str | None, tell: Progress) -> Path:
     """The folder with the originals. What is missing is fetched where the card has its address and hash, into no `given` folder."""
     if source.own and given is not None:
         named = " and ".join(repr(name) for name in source.own)
@@ -149,13 +149,8 @@ def _gathered(source: Preparable, root: str | None, given: str | None, tell: Pro
         raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
     from crosswind.data.archives.fetch import fetch, verified
 
-    if missing:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"cannot make the folder {folder}: {error.strerror}") from None
-        for item in missing:
-            fetch(item, folder, partial(tell, f"fetching {item.name}"))
+    for item in missing:
+        fetch(item, folder, partial(tell, f"fetching {item.name}"))
     for item in source.originals():
         if (folder / item.name).is_file():
             verified(item, folder / item.name)  # hashed once, before anything is read
@@ -165,7 +160,7 @@ def _gathered(source: Preparable, root: str | None, given: str | None, tell: Pro
     return folder
 
 
-def stamp(source: Preparable, folder: Path) -> str:
+def stamp(source: PreparedSource, folder: Path) -> str:
     """A digest of name, size and time of change of every file that the source reads. Raises `OSError`."""
     found: list[tuple[str, int, int]] = []
     for place in source.places(folder):
@@ -190,7 +185,7 @@ def _reading(name: str, what: str) -> Iterator[None]:
         raise DataError(f"{name}: {what} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _read(source: Preparable, folder: Path, store: str) -> tuple[Reading, str]:
+def _read(source: PreparedSource, folder: Path, store: str) -> tuple[Reading, bytes]:
     """What the originals hold, and a digest of all that decides what is written."""
     name = owner(source)
     with _reading(name, f"the originals in {folder}"):
@@ -214,67 +209,97 @@ def _read(source: Preparable, folder: Path, store: str) -> tuple[Reading, str]:
         "originals": files,
         "pillow": installed("pillow"),
     }
-    return reading, digest(identity)
+    return reading, digest(identity).encode()
 
 
-def _write(source: Preparable, reading: Reading, identity: str, store: str, work: Path, workers: int, tell: Progress) -> int:
-    """Write all files of the copy into `work`/copy. The number of rows that an earlier call had written."""
+def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str, work: Path, workers: int, tell: Progress) -> int:
+    """Write all files of the copy into `work`/copy. The number of rows that an earlier call had written. Raises `OSError`."""
     dataset, shape, n = reading.dataset, reading.dataset.image_shape, reading.dataset.n_base
     assert shape is not None
-    size = chunk_rows(shape)
+    size, folder = chunk_rows(shape), work / "copy"
     chunks = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    head = array_header(n, shape) if store == "array" else b""
-    with writing(work):
-        kept = resumed(work, PIXELS[store], identity.encode(), head, [len(chunk) for chunk in chunks])
-        done = before = sum(len(rows) for _, rows in kept)
-        needed, free = (n - before) * int(np.prod(shape)), shutil.disk_usage(work).free
-        if store == "array" and needed > free:
-            sizes = f"{needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free"
-            raise DataError(f"preparing {owner(source)} takes {sizes}")
-        chunks, folder = chunks[len(kept) :], work / "copy"
-        with open(folder / PIXELS[store], "ab", buffering=0) as pixels, open(work / "progress", "ab", buffering=0) as progress:
-            for chunk, (data, digits, rows) in zip(chunks, _chunks(dataset, chunks, store, workers, owner(source)), strict=True):
-                tell("preparing", done, n)
-                append(pixels, data)
-                append(progress, bytes.fromhex(digits) + rows.tobytes())
-                kept.append((digits, rows))
-                done += len(chunk)
-        tell("preparing", n, n)
-        rows, checksums = np.concatenate([rows for _, rows in kept]), [digits for digits, _ in kept]
-        if store == "jpeg":
-            np.save(folder / OFFSETS, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows["bytes"], dtype=np.int64)]))
-        arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": np.ascontiguousarray(rows["content"])}
-        if not np.array_equal(dataset.ids, np.arange(n)):
-            arrays["ids"] = dataset.ids
-        if dataset.units is not None:
-            arrays["units"] = dataset.units
-        np.savez(folder / ATTRIBUTES, **arrays)
-        names = [ATTRIBUTES] if store == "array" else [ATTRIBUTES, OFFSETS]
-        copy = Copy(
-            folder=folder,
-            source=owner(source),
-            name=dataset.name,
-            version=version_of(source),
-            settings=copy_settings(source),
-            store=store,
-            n_rows=n,
-            image_shape=shape,
-            attributes=[{"name": item.name, "values": list(item.values)} for item in dataset.table.attributes],
-            parts=dict(reading.parts),
-            totals=dict(source.totals()),
-            fingerprint=fingerprint_of(dataset, store, checksums),
-            files={name: (folder / name).stat().st_size for name in [*names, PIXELS[store]]},
-            chunk_rows=size,
-            file_checksums={name: checksum((folder / name).read_bytes()) for name in names},
-            checksums=checksums,
-        )
-        (folder / CARD).write_text(json.dumps(copy.to_json(), indent=1), encoding="utf-8")
+    kept = _resumed(work, PIXELS[store], identity, array_header(n, shape) if store == "array" else b"", chunks)
+    before = sum(map(len, kept))
+    needed, free = (n - before) * int(np.prod(shape)), shutil.disk_usage(work).free
+    if store == "array" and needed > free:
+        sizes = f"{needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free"
+        raise DataError(f"preparing {owner(source)} takes {sizes}")
+    with open(folder / PIXELS[store], "ab") as pixels, open(work / "progress", "ab") as progress:
+        for data, rows in _chunks(dataset, chunks[len(kept) :], store, workers, owner(source)):
+            tell("preparing", sum(map(len, kept)), n)
+            for file, new in ((pixels, data), (progress, rows.tobytes())):
+                file.write(new)
+                file.flush()
+            kept.append(rows)
+    tell("preparing", n, n)
+    rows, checksums = np.concatenate(kept), [rows["chunk"][0].tobytes().hex() for rows in kept]
+    if store == "jpeg":
+        np.save(folder / OFFSETS, np.cumsum(np.append(0, rows["bytes"]), dtype=np.int64))
+    arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": np.ascontiguousarray(rows["content"])}
+    if not np.array_equal(dataset.ids, np.arange(n)):
+        arrays["ids"] = dataset.ids
+    if dataset.units is not None:
+        arrays["units"] = dataset.units
+    np.savez(folder / ATTRIBUTES, **arrays)
+    names = [ATTRIBUTES] if store == "array" else [ATTRIBUTES, OFFSETS]
+    copy = Copy(
+        folder=folder,
+        source=owner(source),
+        name=dataset.name,
+        version=version_of(source),
+        settings=copy_settings(source),
+        store=store,  # type: ignore[arg-type]
+        n_rows=n,
+        image_shape=shape,
+        attributes=[{"name": item.name, "values": list(item.values)} for item in dataset.table.attributes],
+        parts=dict(reading.parts),
+        totals=dict(source.totals()),
+        fingerprint=fingerprint_of(dataset, store, checksums),
+        files={name: (folder / name).stat().st_size for name in [*names, PIXELS[store]]},
+        chunk_rows=size,
+        file_checksums={name: checksum((folder / name).read_bytes()) for name in names},
+        checksums=checksums,
+    )
+    (folder / CARD).write_text(json.dumps(copy.to_json(), indent=1), encoding="utf-8")
     return before
 
 
-def _chunks(dataset: AttributedDataset, chunks: list[NDArray[np.int64]], store: str, workers: int, name: str) -> Iterator[Chunk]:
-    """What is written for each chunk, in order, made by several threads a few chunks ahead."""
-    waiting: deque[Future[Chunk]] = deque()
+def _resumed(work: Path, pixels: str, identity: bytes, head: bytes, chunks: list[NDArray[np.int64]]) -> list[NDArray[np.void]]:
+    """The `ROW`s of the chunks in `work` that an earlier call wrote whole; both files are cut to them, or begun anew for none.
+
+    `pixels`: the file of pixels, which begins with `head`. The file `progress` begins with `identity`, which stands for all that
+    decides what is written, and goes on with the `ROW`s. Raises `OSError`.
+    """
+    copy, progress = work / "copy" / pixels, work / "progress"
+    kept: list[NDArray[np.void]] = []
+    with contextlib.suppress(OSError), copy.open("rb") as file:
+        told = progress.read_bytes()
+        if told.startswith(identity) and file.read(len(head)) == head:
+            rows = np.frombuffer(told, ROW, (len(told) - len(identity)) // ROW.itemsize, len(identity))
+            end = len(head)
+            for chunk in chunks:
+                found = rows[chunk[0] : chunk[-1] + 1]
+                data = file.read(int(found["bytes"].sum()))
+                if len(found) < len(chunk) or checksum(data) != found["chunk"][0].tobytes().hex():
+                    break
+                kept.append(found)
+                end += len(data)
+    if kept:
+        os.truncate(copy, end)
+        os.truncate(progress, len(identity) + sum(found.nbytes for found in kept))
+    else:
+        shutil.rmtree(work / "copy", ignore_errors=True)
+        copy.parent.mkdir()
+        copy.write_bytes(head)
+        progress.write_bytes(identity)
+    return kept
+
+
+def _chunks(
+    dataset: AttributedDataset, chunks: list[NDArray[np.int64]], store: str, workers: int, name: str
+) -> Iterator[tuple[Any, NDArray[np.void]]]:
+    """The bytes and the `ROW`s of each chunk, in order, made by several threads a few chunks ahead."""
+    waiting: deque[Future[tuple[Any, NDArray[np.void]]]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="crosswind-prepare")
     try:
         for chunk in chunks:
@@ -287,14 +312,85 @@ def _chunks(dataset: AttributedDataset, chunks: list[NDArray[np.int64]], store: 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _chunk(dataset: AttributedDataset, rows: NDArray[np.int64], store: str, name: str) -> Chunk:
-    with _reading(name, f"rows {rows[0]} to {rows[-1]}"):
-        pixels = np.ascontiguousarray(dataset.inputs(rows))
-    kept = np.zeros(len(rows), ROW)
-    kept["content"], kept["bytes"] = contents(pixels), pixels[0].size
+def _chunk(dataset: AttributedDataset, chunk: NDArray[np.int64], store: str, name: str) -> tuple[Any, NDArray[np.void]]:
+    with _reading(name, f"rows {chunk[0]} to {chunk[-1]}"):
+        pixels = np.ascontiguousarray(dataset.inputs(chunk))
+    rows = np.zeros(len(chunk), ROW)
+    # Of the exact pixels: a JPEG loses some of them.
+    contents = b"".join(hashlib.blake2b(picture, digest_size=8).digest() for picture in pixels)
+    rows["content"], rows["bytes"] = np.frombuffer(contents, dtype="<u8"), pixels[0].size
     data: Any = pixels.reshape(-1).data
     if store == "jpeg":
-        pictures = [jpeg_bytes(picture) for picture in pixels]
-        kept["bytes"] = [len(picture) for picture in pictures]
+        pictures = [_jpeg(picture) for picture in pixels]
+        rows["bytes"] = [len(picture) for picture in pictures]
         data = b"".join(pictures)
-    return data, checksum(data), kept
+    rows["chunk"] = np.void(bytes.fromhex(checksum(data)))
+    return data, rows
+
+
+def _jpeg(image: NDArray[np.uint8]) -> bytes:
+    """One picture uint8 [h, w, 1 or 3] as JPEG."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    return out.getvalue()
+
+
+@contextlib.contextmanager
+def _writing(what: Path) -> Iterator[None]:
+    """An `OSError` inside, such as a full disk, ends as a `DataError` in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        kept = "; what is prepared so far is kept, and the same command goes on from there" if full else ""
+        raise DataError(f"cannot write {error.filename or what}: {error.strerror or error}{kept}") from None
+
+
+@contextlib.contextmanager
+def claimed(work: Path, on_wait: Callable[[], object]) -> Iterator[None]:
+    """The folder `work`, made where it is not there, under the kernel's lock; calls `on_wait` before it waits for another process.
+
+    The lock ends with the process. A folder that is empty at the end is removed. Raises `DataError` for what cannot be made.
+    """
+    while True:
+        with _writing(work):
+            work.mkdir(parents=True, exist_ok=True)
+            handle = os.open(work, os.O_RDONLY)
+        try:
+            with _writing(work):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    on_wait()
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+            # The process that had the lock may have removed or renamed the folder: the lock is then on nothing.
+            if work.is_dir() and os.path.samestat(os.fstat(handle), work.stat()):
+                yield
+                return
+        finally:
+            with contextlib.suppress(OSError):
+                work.rmdir()
+            os.close(handle)
+
+
+def _publish(work: Path, target: Path) -> None:
+    """Rename the finished copy into its place, instead of the one that may be there, and clean up. Raises `OSError`."""
+    for place in [*(work / "copy").iterdir(), work / "copy"]:
+        _sync(place)
+    old = work / "old"
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.rename(target, old)
+    os.rename(work / "copy", target)
+    _sync(target.parent)
+    shutil.rmtree(work)
+
+
+def _sync(place: Path) -> None:
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import mmap
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from crosswind.core.errors import DataError, one_line
 from crosswind.core.types import InputSpec, canonical, digest, digest_arrays
@@ -23,7 +22,6 @@ from crosswind.data.dataset import AttributedDataset, Images
 from crosswind.data.prepared.paths import (
     CARD,
     FORMAT,
-    Preparable,
     command,
     copy_folder,
     copy_settings,
@@ -34,6 +32,9 @@ from crosswind.data.prepared.paths import (
     version_of,
 )
 
+if TYPE_CHECKING:
+    from crosswind.data.sources.base import PreparedSource
+
 ATTRIBUTES, OFFSETS = "attributes.npz", "offsets.npy"
 PIXELS = {"array": "pixels.npy", "jpeg": "pixels.jpegs"}
 CHUNK_BYTES, CHUNK_MOST = 2 << 20, 4096
@@ -41,60 +42,53 @@ CHUNK_BYTES, CHUNK_MOST = 2 << 20, 4096
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(BaseModel):
     """The card of a prepared copy, and the folder that it lies in. Equal copies have equal cards.
 
     `name`: of the data set. `files`: name -> size in bytes. `checksums`: of the pixels' chunks of `chunk_rows` rows, in order;
     `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and rows published.
     """
 
-    folder: Path
+    model_config = ConfigDict(frozen=True)
+
+    folder: Path = Field(exclude=True)
     source: str
     name: str
     version: int
     settings: dict[str, Any]
-    store: str
-    n_rows: int
-    image_shape: tuple[int, int, int]
+    store: Literal["array", "jpeg"]
+    n_rows: PositiveInt
+    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
     attributes: list[dict[str, Any]]
     parts: dict[str, int]
     totals: dict[str, int]
     fingerprint: str
     files: dict[str, int]
-    chunk_rows: int
+    chunk_rows: PositiveInt
     file_checksums: dict[str, str]
-    checksums: list[str] = field(repr=False)
+    checksums: list[str] = Field(repr=False)
+
+    @field_validator("checksums", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return value.split() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Copy:
+        others = {ATTRIBUTES} if self.store == "array" else {ATTRIBUTES, OFFSETS}
+        if set(self.files) != others | {PIXELS[self.store]} or set(self.file_checksums) != others:
+            raise ValueError("does not name the files of a copy")
+        if len(self.checksums) != -(-self.n_rows // self.chunk_rows):
+            raise ValueError("has not a checksum for each chunk")
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """The card as plain values."""
-        values = {key: value for key, value in vars(self).items() if key != "folder"}
         # One text: thousands of lines of digits would hide what a reader looks for.
-        return {"format": FORMAT, **values, "image_shape": list(self.image_shape), "checksums": " ".join(self.checksums)}
-
-    @classmethod
-    def of_json(cls, values: dict[str, Any], folder: Path) -> Copy:
-        """The copy of a card. Raises `KeyError`, `TypeError` or `ValueError` for a card that is none."""
-        kinds = {"str": str, "int": int, "dict": dict, "list": list}
-        for item in dataclasses.fields(cls):
-            kind = kinds.get(str(item.type).partition("[")[0])
-            if kind and item.name != "checksums" and type(values[item.name]) is not kind:
-                raise ValueError(f"its {item.name} is no {kind.__name__}")
-        numbers = [*values["image_shape"], *values["files"].values(), *values["parts"].values(), *values["totals"].values()]
-        if len(values["image_shape"]) != 3 or values["store"] not in PIXELS or not all(type(number) is int for number in numbers):
-            raise ValueError("has values that no copy has")
-        known = {item.name: values[item.name] for item in dataclasses.fields(cls) if item.name != "folder"}
-        shape, checksums = tuple(values["image_shape"]), str(values["checksums"]).split()
-        copy = cls(folder, **known | {"image_shape": shape, "checksums": checksums})
-        names = {ATTRIBUTES, PIXELS[copy.store], *([OFFSETS] if copy.store == "jpeg" else [])}
-        if set(copy.files) != names or set(copy.file_checksums) != names - {PIXELS[copy.store]}:
-            raise ValueError("does not name the files of a copy")
-        if copy.n_rows < 1 or copy.chunk_rows < 1 or len(copy.checksums) != -(-copy.n_rows // copy.chunk_rows):
-            raise ValueError("has not a checksum for each chunk")
-        return copy
+        return {"format": FORMAT, **self.model_dump(mode="json"), "checksums": " ".join(self.checksums)}
 
 
-def find_copy(source: Preparable, root: str | None = None) -> Copy:
+def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
     """The copy of a source with its settings. Reads the card and the sizes of the files, nothing else.
 
     Raises `DataError` in one sentence with the command that makes it, where there is none, it is truncated, or of another version.
@@ -104,11 +98,11 @@ def find_copy(source: Preparable, root: str | None = None) -> Copy:
         values = read_card(folder)
         if values["format"] != FORMAT or values.get("version") != version_of(source):
             raise DataError(f"the prepared copy {folder} was made by another version of Crosswind: {again}")
-        copy = Copy.of_json(values, folder)
+        copy = Copy(**values | {"folder": folder})
     except (FileNotFoundError, NotADirectoryError):
         place = root_folder(source.root if root is None else root)
         raise DataError(f"there is no prepared copy of {name} in {place}: {again}") from None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}): {again}") from None
     if copy.source != name or canonical(copy.settings) != canonical(copy_settings(source)):
         raise DataError(f"{folder} holds {copy.source} with other settings, not what its name says: {again}")
@@ -122,28 +116,22 @@ def find_copy(source: Preparable, root: str | None = None) -> Copy:
     return copy
 
 
-def open_copy(source: Preparable, root: str | None = None) -> AttributedDataset:
+def open_copy(source: PreparedSource, root: str | None = None) -> AttributedDataset:
     """The prepared copy of a source with its settings as a data set; pixels are mapped and read when they are asked for.
 
     Raises `DataError` in one sentence with the command that makes it, where there is none, it is damaged, or of another version.
     """
     copy = find_copy(source, root)
     try:
-        return AttributedDataset(
-            name=copy.name,
-            read=_reader(copy),
-            input=InputSpec.image(*copy.image_shape),
-            fingerprint=copy.fingerprint,
-            origin=origin_of(source),
-            **_rows(copy),
-        )
+        return _dataset(copy, fingerprint=copy.fingerprint, origin=origin_of(source))
     except Exception as error:  # NumPy and zipfile raise what they like for damaged files
-        raise DataError(
-            f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {command(source, root, '--again')}"
-        ) from None
+        again = command(source, root, "--again")
+        raise DataError(f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {again}") from None
 
 
-def check(source: Preparable, root: str | None = None, *, workers: int | None = None, on_progress: Progress | None = None) -> Copy:
+def check(
+    source: PreparedSource, root: str | None = None, *, workers: int | None = None, on_progress: Progress | None = None
+) -> Copy:
     """Read the prepared copy of a source again and compare every byte's checksum with that of the card.
 
     Raises `DataError` in one sentence for the first rows that are not as they were written, with the command that makes them anew.
@@ -152,9 +140,8 @@ def check(source: Preparable, root: str | None = None, *, workers: int | None = 
     try:
         _check(copy, workers or cores(), on_progress or (lambda stage, done, total: None))
     except Exception as error:  # as above
-        raise DataError(
-            f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {command(source, root, '--again')}"
-        ) from None
+        again = command(source, root, "--again")
+        raise DataError(f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {again}") from None
     return copy
 
 
@@ -191,15 +178,14 @@ def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str])
     )
 
 
-def _rows(copy: Copy) -> dict[str, Any]:
-    """`table`, `contents` and, where they are kept, `ids` and `units` of a copy."""
+def _dataset(copy: Copy, **more: str) -> AttributedDataset:
     with np.load(io.BytesIO(_file(copy, ATTRIBUTES)), allow_pickle=False) as arrays:
         rows = {name: arrays[name] for name in ("codes", "contents", "ids", "units") if name in arrays}
     attributes = tuple(Attribute(item["name"], tuple(item["values"])) for item in copy.attributes)
     table = AttributeTable(attributes, rows.pop("codes"))
     if table.n_rows != copy.n_rows or "contents" not in rows:
         raise ValueError(f"{ATTRIBUTES} does not hold the {copy.n_rows:,} rows of the card")
-    return {"table": table, **rows}
+    return AttributedDataset(copy.name, table, _reader(copy), InputSpec.image(*copy.image_shape), **rows, **more)  # type: ignore[arg-type]
 
 
 def _file(copy: Copy, name: str) -> bytes:
@@ -222,7 +208,7 @@ def _ends(copy: Copy) -> NDArray[np.int64]:
 
 def _reader(copy: Copy) -> Images:
     """The rows of the file of pixels, mapped into memory: nothing is read before it is asked for."""
-    path = copy.folder / PIXELS[copy.store]
+    path, shape = copy.folder / PIXELS[copy.store], (copy.n_rows, *copy.image_shape)
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if copy.store == "jpeg":
@@ -230,8 +216,8 @@ def _reader(copy: Copy) -> Images:
         return lambda rows: _jpegs(rows, mapped, offsets, copy.image_shape, path)
     head = array_header(copy.n_rows, copy.image_shape)
     if mapped[: len(head)] != head:
-        raise ValueError(f"{path.name} holds another array than uint8 {(copy.n_rows, *copy.image_shape)}")
-    plain = np.frombuffer(mapped, dtype=np.uint8, offset=len(head)).reshape(copy.n_rows, *copy.image_shape)
+        raise ValueError(f"{path.name} holds another array than uint8 {shape}")
+    plain = np.frombuffer(mapped, dtype=np.uint8, offset=len(head)).reshape(shape)
     announced = np.zeros(copy.n_rows, dtype=bool)
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -271,8 +257,7 @@ def _jpegs(
 
 
 def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
-    rows, images = _rows(copy), _reader(copy)
-    path = copy.folder / PIXELS[copy.store]
+    dataset, path = _dataset(copy), copy.folder / PIXELS[copy.store]
     starts = np.minimum(np.arange(len(copy.checksums) + 1) * copy.chunk_rows, copy.n_rows)
     ends = _ends(copy)[starts]
 
@@ -289,10 +274,12 @@ def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
                 damaged = f"rows {starts[chunk]:,} to {starts[chunk + 1] - 1:,}"
                 raise ValueError(f"{damaged} in {path.name} are not as they were written")
     on_progress("checking", copy.n_rows, copy.n_rows)
-    dataset = AttributedDataset(copy.name, read=images, input=InputSpec.image(*copy.image_shape), **rows)
     if fingerprint_of(dataset, copy.store, copy.checksums) != copy.fingerprint:
         raise ValueError("its card is not as it was written")
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "), 200)
     return one_line((error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__, 200)

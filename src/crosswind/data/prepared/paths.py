@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,15 +10,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
-from crosswind.core.cards import Card, Original
 from crosswind.core.errors import DataError
 from crosswind.core.knobs import knobs_of
 from crosswind.core.registry import Facts, facts
 
 if TYPE_CHECKING:
-    from crosswind.data.dataset import AttributedDataset
+    from crosswind.data.sources.base import PreparedSource
 
 ROOT_VARIABLE = "CROSSWIND_DATA"
 """The environment variable that names the folder of prepared data."""
@@ -26,35 +26,6 @@ FORMAT = 2
 """The version of the layout of prepared copies; a copy of another one is made anew."""
 LONGEST_NAME = 120
 MOST_WORDS = 30
-
-
-class Reading(Protocol):
-    """What a source reads from its original files: the rows of all parts, and the number of rows of each part."""
-
-    @property
-    def dataset(self) -> AttributedDataset:
-        """The rows of all parts."""
-
-    @property
-    def parts(self) -> Mapping[str, int]:
-        """Part -> rows found."""
-
-
-class Preparable(Protocol):
-    """What preparing needs of a source; its attributes and methods are those of a prepared source."""
-
-    card: ClassVar[Card]
-    after: ClassVar[tuple[str, ...]]
-    copy: ClassVar[str]
-    own: ClassVar[tuple[str, ...]]
-
-    @property
-    def root(self) -> str | None: ...  # noqa: D102
-    def originals(self) -> tuple[Original, ...]: ...  # noqa: D102
-    def totals(self) -> Mapping[str, int]: ...  # noqa: D102
-    def places(self, folder: Path) -> tuple[Path, ...]: ...  # noqa: D102
-    def missing(self, folder: Path) -> tuple[Original, ...]: ...  # noqa: D102
-    def read(self, folder: Path) -> Reading: ...  # noqa: D102
 
 
 def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
@@ -68,12 +39,12 @@ def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
         raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
 
 
-def owner(source: Preparable) -> str:
+def owner(source: PreparedSource) -> str:
     """The name under which the copy of a source lies: its own, or that of the source it shares the copy with."""
     return source.copy or _name(source)
 
 
-def copy_settings(source: Preparable) -> dict[str, Any]:
+def copy_settings(source: PreparedSource) -> dict[str, Any]:
     """The knobs that decide what is in the copy, with their values; paths of the user's own files are absolute."""
     settings = {
         item.name: getattr(source, item.name) for item in knobs_of(type(source)) if item.name not in ("root", *source.after)
@@ -84,7 +55,7 @@ def copy_settings(source: Preparable) -> dict[str, Any]:
     return settings
 
 
-def copy_folder(source: Preparable, root: str | os.PathLike[str] | None = None) -> Path:
+def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:
     """The folder of the source's copy: its name, with every setting that is not the default as `-knob=value`."""
     whole = "-".join([owner(source), *_changed(source)])
     # The name of a folder may not hold every character, and its length is limited.
@@ -96,17 +67,17 @@ def copy_folder(source: Preparable, root: str | os.PathLike[str] | None = None) 
     return root_folder(source.root if root is None else root) / plain
 
 
-def origin_of(source: Preparable) -> str:
+def origin_of(source: PreparedSource) -> str:
     """The name of the collection that a copy's rows are taken from: the same whatever the size of the pictures."""
     return "-".join([owner(source), *(setting for setting in _changed(source) if not setting.startswith("size="))])
 
 
-def version_of(source: Preparable) -> int:
+def version_of(source: PreparedSource) -> int:
     """The version of what the source reads; a copy of an older one is made anew."""
     return facts("sources", owner(source)).version
 
 
-def command(source: Preparable, root: str | os.PathLike[str] | None = None, *words: str) -> str:
+def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, *words: str) -> str:
     """The command that makes the source's copy, as errors name it."""
     parts = ["crosswind", "prepare", _name(source), "--root", str(root_folder(source.root if root is None else root))]
     for setting in _changed(source):
@@ -128,18 +99,13 @@ def read_card(folder: Path) -> dict[str, Any]:
 def copies_under(root: Path) -> list[dict[str, Any]]:
     """The cards, with `folder`, of all whole copies of this format in a folder; nothing for a folder that cannot be read."""
     found = []
-    try:
-        folders = sorted(place for place in root.iterdir() if not place.name.startswith("."))
-    except OSError:
-        return []
-    for folder in folders:
-        try:
+    for path in sorted(root.glob(f"[!.]*/{CARD}")):
+        folder = path.parent
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             card = read_card(folder)
             whole = all((folder / name).stat().st_size == size for name, size in card["files"].items())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-        if whole and card["format"] == FORMAT and isinstance(card.get("source"), str) and isinstance(card.get("settings"), dict):
-            found.append({**card, "folder": str(folder)})
+            if whole and card["format"] == FORMAT and isinstance(card["source"], str) and isinstance(card["settings"], dict):
+                found.append({**card, "folder": str(folder)})
     return found
 
 
@@ -174,24 +140,28 @@ def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
     there = copies_under(root)
     found = {}
     for known in sources:
-        always = not is_prepared(known) or bool(known.own) or (known.card is not None and known.card.drawn)
         of = facts("sources", known.copy) if known.copy else known
         defaults = {item.name: item.default for item in of.knobs}
-        copies = []
-        for card in there if is_prepared(known) else []:
-            if card["source"] == of.name and card.get("version") == of.version:
-                other = {name: value for name, value in card["settings"].items() if value != defaults.get(name)}
-                copies.append({"folder": card["folder"], "settings": card["settings"], "other": other})
-        ready = "ready" if any(not item["other"] for item in copies) else "in part" if copies else "no"
-        found[known.name] = Readiness("always" if always else ready, tuple(copies))
+        copies = [
+            {
+                "folder": card["folder"],
+                "settings": card["settings"],
+                "other": {name: value for name, value in card["settings"].items() if value != defaults.get(name)},
+            }
+            for card in there
+            if is_prepared(known) and (card["source"], card.get("version")) == (of.name, of.version)
+        ]
+        word = "ready" if any(not item["other"] for item in copies) else "in part" if copies else "no"
+        always = not is_prepared(known) or known.own or (known.card is not None and known.card.drawn)
+        found[known.name] = Readiness("always" if always else word, tuple(copies))
     return found
 
 
-def _name(source: Preparable) -> str:
+def _name(source: PreparedSource) -> str:
     return str(getattr(type(source), "registered_name", type(source).__name__))
 
 
-def _changed(source: Preparable) -> list[str]:
+def _changed(source: PreparedSource) -> list[str]:
     """`knob=value` for every setting of the copy that is not the default."""
     from crosswind.core.types import canonical
 

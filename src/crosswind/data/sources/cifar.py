@@ -130,11 +130,11 @@ class Cifar102(PreparedSource):
         return in_parts("cifar10.2", self.attributes()[0], parts, self.size)
 
     def _piece(self, path: Path) -> Piece:
-        from crosswind.data.archives.arrays import Expected, keys_of, read_arrays
+        from crosswind.data.archives.arrays import Expected, read_arrays, sums_of
 
         wanted = {"labels": Expected("integers", (None,)), "images": Expected("uint8", (None, SIDE, SIDE, 3))}
         known = self.attributes()[0].values
-        if "label_names" in keys_of(path):
+        if "label_names" in sums_of(path):
             wanted["label_names"] = Expected("text", (len(known),))
         found = read_arrays(path, wanted)
         names = tuple(found.get("label_names", np.array(known)).astype(str).tolist())

@@ -34,8 +34,8 @@ ROWS = 1797
 class Digits(Source):
     """1,797 real handwritten digits in colour, three inks, backgrounds and sizes, from scikit-learn's own files.
 
-    Attributes: `digit` (0-9), `half` (0-4, 5-9), `ink` (red, green, blue), `background` (white, yellow, black), `size` (small, medium, large: 16, 23
-    or 30 of 32 pixels a side). Ink, background and size are dealt by seed so that the numbers of rows of any two of the 270 cells
+    Attributes: `digit` (0-9), `half` (0-4, 5-9), `ink` (red, green, blue), `background` (white, yellow, black), `size` (small,
+    medium, large: 16, 23 or 30 of 32 pixels a side; large alone with `one_size`). Ink, background and size are dealt by seed so that the numbers of rows of any two of the 270 cells
     differ by at most one (6 or 7), and so that every value of one of them is as frequent as the others for every digit.
     The 8 x 8 grey levels are enlarged bilinearly and mix ink with background; all in integers, so pixels are the same everywhere.
     Reference: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (the test part, in scikit-learn).
@@ -51,9 +51,10 @@ class Digits(Source):
         """The data set: 1,797 rows, images uint8 [size, size, 3]. Raises `DataError` where scikit-learn's file is not as it was."""
         grey, digit = _read()
         codes = np.vstack([digit[None], dealt(digit, 10, self.seed), digit[None] // 5])
-        values = {"digit": tuple("0123456789"), "ink": INKS, "background": BACKGROUNDS, "size": SIZES, "half": ("0-4", "5-9")}
+        sizes = tuple(SIZES)
         if self.one_size:
-            values["size"], codes[3] = ("large",), 0
+            sizes, codes[3] = ("large",), 0
+        values = {"digit": "0123456789", "ink": INKS, "background": BACKGROUNDS, "size": sizes, "half": ("0-4", "5-9")}
         attributes = tuple(Attribute(name, tuple(names)) for name, names in values.items())
         file = digest_arrays({"grey": grey, "digit": digit})
         told = {"source": "digits", "drawing": 1, "size": self.size, "seed": self.seed, "file": file}
@@ -61,7 +62,7 @@ class Digits(Source):
         return AttributedDataset(
             name="digits",
             table=AttributeTable(attributes, codes),
-            read=_painter(codes, self.size, tuple(values["size"])),
+            read=_painter(codes, self.size, sizes),
             input=InputSpec.image(self.size, self.size, 3),
             fingerprint=digest(told),
         )
