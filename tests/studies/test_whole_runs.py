@@ -162,6 +162,16 @@ def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
         assert not set(keys) & {run.key for run in planned(**change).runs}, change
 
 
+def test_what_a_fit_starts_from_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys() -> dict[str, str]:
+        fits = of_kind(planned(methods=["erm", "jtt"], label_noise=0.0, seeds=1), "fit")
+        return {job.labels["method"]: job.key for job in fits if job.labels["role"] == "fit"}
+
+    before = keys()
+    monkeypatch.setattr("crosswind.studies.expand.facts", lambda *name: replace(registry.facts(*name), version=99))
+    assert keys()["erm"] == before["erm"] and keys()["jtt"] != before["jtt"]
+
+
 @pytest.mark.slow
 def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
     plan = planned(label_noise=0.2)

@@ -1,14 +1,11 @@
 """Find by name, without importing: the facts of every registered class are read from its file.
 
-A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and help must start at once, so
-they may not import torch, which most of these files do. The registry therefore parses each file of a room and evaluates only
-the *declarations* of a registered class (docstring, knobs, needs, limit, built, version) in a namespace that holds nothing but the
-declaring words of `crosswind.core.knobs`. `load` imports the file when the class itself is wanted. A contract test compares
-the facts read this way with the class.
+A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and help may not import torch,
+which most of these files do. So each file of a room is parsed, and only the *declarations* of a registered class (docstring, knobs,
+needs, limit, built, version) are evaluated, with nothing but the words of `crosswind.core.knobs`. `load` imports the file.
 
 Classes outside the package come by the entry-point group `crosswind`, whose values name modules (read in the same way), or are
-registered by being defined in the running program. A worker process imports the modules that `CROSSWIND_MODULES` names, so that
-it finds the classes of the program that started it.
+registered by being defined in the running program. A worker process imports the modules that `CROSSWIND_MODULES` names.
 """
 
 from __future__ import annotations
@@ -185,8 +182,7 @@ def _room_of(kind: str) -> str:
 def _scan(room: str) -> dict[str, Facts]:
     package, _ = ROOMS[room]
     found: dict[str, Facts] = {}
-    places = [*_files_of(package), *_plugins()]
-    for module, path in places:
+    for module, path in [*_files_of(package), *_plugins()]:
         for item in _read(module, path, room):
             if item.name in found:
                 raise InputError("name", f"{item.name!r} is registered in {room} by {found[item.name].module} and {item.module}")

@@ -78,21 +78,19 @@ class TrainingSettings:
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:
         """The settings with the user's values put in; each is checked and `InputError` names `field.name`."""
-        settings = cls(**resolve(knobs_of(cls), values, field, "the training loop"))
+        settings, inside = cls(**resolve(knobs_of(cls), values, field, "the training loop")), f"{field}." if field else ""
         if settings.momentum and settings.optimiser != "sgd":
-            raise InputError(f"{field}.momentum" if field else "momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
+            raise InputError(f"{inside}momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
-            raise InputError(f"{field}.device" if field else "device", f"{shown(settings.device)} is no kind of device", DEVICES)
+            raise InputError(f"{inside}device", f"{shown(settings.device)} is no kind of device", DEVICES)
         if settings.precision == "tf32" and not settings.device.startswith("cuda"):
-            name = f"{field}.precision" if field else "precision"
-            raise InputError(name, f"tf32 belongs to a cuda device, the device is {settings.device}", ("fp32", "bf16", "fp64"))
+            problem = f"tf32 belongs to a cuda device, the device is {settings.device}"
+            raise InputError(f"{inside}precision", problem, ("fp32", "bf16", "fp64"))
         return settings
 
     def longest(self, n_rows: int) -> int:
         """The largest number of steps on `n_rows` training rows: `steps`, or what `epochs` amounts to if that is fewer."""
-        if self.epochs is None:
-            return self.steps
-        return min(self.steps, steps_of(self.epochs, n_rows, self.batch))
+        return self.steps if self.epochs is None else min(self.steps, steps_of(self.epochs, n_rows, self.batch))
 
 
 def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,9 +112,9 @@ def base_settings(settings: TrainingSettings, needs: Needs, knobs: Mapping[str, 
     """The settings of the base run that `needs` declares, for a method with these knob values."""
     if needs.base is None:
         raise ValueError("the method declares no base run")
-    values = {**needs.base.settings, **{name: knobs[source] for name, source in needs.base.from_knobs.items()}}
+    values = {**vars(settings), **needs.base.settings, **{name: knobs[knob] for name, knob in needs.base.from_knobs.items()}}
     for name, source in needs.base.scaled.items():
         whole = getattr(settings, name)
         if whole is not None:
             values[name] = math.ceil(whole * knobs[source]) if isinstance(whole, int) else whole * knobs[source]
-    return TrainingSettings.of({**vars(settings), **values}, field)
+    return TrainingSettings.of(values, field)
