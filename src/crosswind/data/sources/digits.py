@@ -35,8 +35,9 @@ class Digits(Source):
     """1,797 real handwritten digits in colour, three inks, backgrounds and sizes, from scikit-learn's own files.
 
     Attributes: `digit` (0-9), `half` (0-4, 5-9), `ink` (red, green, blue), `background` (white, yellow, black), `size` (small,
-    medium, large: 16, 23 or 30 of 32 pixels a side; large alone with `one_size`). Ink, background and size are dealt by seed so that the numbers of rows of any two of the 270 cells
-    differ by at most one (6 or 7), and so that every value of one of them is as frequent as the others for every digit.
+    medium, large: 16, 23 or 30 of 32 pixels a side; large alone with `one_size`). Ink, background and size are dealt by seed. The
+    numbers of rows of any two of the 270 cells differ by at most one (6 or 7), and every value of one of them is as frequent as
+    the others for every digit.
     The 8 x 8 grey levels are enlarged bilinearly and mix ink with background; all in integers, so pixels are the same everywhere.
     Reference: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (the test part, in scikit-learn).
     """
