@@ -20,7 +20,7 @@ from crosswind.reports.run_tables import costs
 from crosswind.reports.score_tables import ranking
 
 FOUND = arrange(_study())
-PLACES = [place for place in FOUND.places if place.set == "test"]
+PLACES = FOUND.shown()
 
 
 def _drawn(most: float, *values: int) -> Any:
@@ -35,11 +35,11 @@ def _drawn(most: float, *values: int) -> Any:
 FIGURES = {
     "panels": _drawn(10, 3, 30, 1),
     "large panels": _drawn(5000, 2),
-    "change": figures.change_map(FOUND, PLACES[0], "erm"),
-    "worst": figures.worst_map(FOUND, PLACES[0], "erm"),
-    "strips": figures.seed_strips(FOUND, PLACES[0], "erm"),
-    "rules": figures.rule_dots(FOUND, PLACES, "erm"),
-    "ranks": figures.rank_dots(ranking(FOUND, PLACES[:1])[0]),
+    "change": figures.change_map(PLACES[0]),
+    "worst": figures.worst_map(PLACES[0]),
+    "strips": figures.seed_strips(PLACES[0]),
+    "rules": figures.rule_dots(PLACES),
+    "ranks": figures.rank_dots(ranking(PLACES[:1])[0]),
     "time": figures.time_bars(costs([run_of(cost_of()), run_of({}, "groupdro")])),
 }
 

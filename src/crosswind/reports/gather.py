@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crosswind.core.errors import StoreError, one_line, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
-from crosswind.reports.results import Place, Results, arrange
+from crosswind.reports.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.run_tables import costs, run_table, time_table
-from crosswind.reports.score_tables import estimate_table, number_table, place_tables, shown_places
+from crosswind.reports.score_tables import estimate_table, number_table, place_tables
 from crosswind.reports.tables import Table
 from crosswind.studies.artifacts import artifact_folder
 
@@ -109,9 +109,14 @@ class StudyRecord:
         return [str(rule) for rule in self.resolved["selection"]]
 
     @cached_property
+    def places(self) -> list[PlaceResults]:
+        """The places that are shown."""
+        return self.found.shown(self.rules)
+
+    @cached_property
     def tables(self) -> dict[Place, dict[str, Table]]:
         """The tables of every place that is shown, by what they are about; made once, for the text and for the page."""
-        return {place: place_tables(self.found, place, self.reference) for place in shown_places(self.found, self.rules)}
+        return {at.place: place_tables(at) for at in self.places}
 
     @cached_property
     def claims(self) -> list[Judgement]:
@@ -128,10 +133,8 @@ class StudyRecord:
     def number_tables(self, every: bool) -> list[Table]:
         """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
         with damage_named(self.store, self.name):
-            more: list[Table | None] = []
-            if every:
-                more = [claim_number_table(self.name, self.claims), estimate_table(self.found, self.reference, self.rules)]
-            return [number_table(self.found, self.reference, self.rules), *(table for table in more if table is not None)]
+            more = (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules)) if every else ()
+            return [number_table(self.found, self.rules), *(table for table in more if table is not None)]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
@@ -140,7 +143,7 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         entry, runs = store.study(study), store.runs(study)
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
-        results = arrange(store.results(study, without=("groups",), runs=shown_runs))
+        results = arrange(store.results(study, without=("groups",), runs=shown_runs), str(entry["resolved"]["reference"]))
         read = _read_draws(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study))
         exhibits = _read_exhibits(store, study, shown_runs, read[2]) if draws else []
         about = (entry["given"], entry["resolved"], entry["created"])
@@ -269,7 +272,7 @@ def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
     out = []
     for attribute, cells in drawn.tables.items():
         labels, values = (list(dict.fromkeys(pair[side] for pair in cells)) for side in (0, 1))
-        rows = tuple((name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)) for name in labels)
+        rows = [[name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)] for name in labels]
         title = f"Rows by {label} and {attribute}: planned / realised"
         out.append(Table(f"cells-{attribute}", title, (label, *(f"{attribute}={value}" for value in values)), rows))
     return out

@@ -187,14 +187,7 @@ def _moment(seconds: float) -> str:
 
 
 def _remarks(study: StudyRecord) -> list[str]:
-    differences = [
-        difference
-        for place in study.tables
-        for (shift, method), entry in study.found.at(place).items()
-        if method != study.reference
-        and (difference := entry.difference(study.found.at(place).get((shift, study.reference)), HEADLINE.name)) is not None
-        and difference.n > 1
-    ]
+    differences = [item for at in study.places for item in at.differences().values() if item.n > 1]
     lines = []
     if differences:
         lines.append(
@@ -251,20 +244,17 @@ def _shifts(study: StudyRecord) -> Section:
 
 def _scores(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for place, tables in study.tables.items():
-        rest = dict(tables)
-        group = Group(_heading(place), open=len(groups) < _OPEN_PLACES)
-        for make, names in (
-            (draw.change_map, ("difference",)),
-            (draw.seed_strips, (HEADLINE.slug,)),
-            (draw.worst_map, ("worst-group",)),
+    for at in study.places:
+        rest = dict(study.tables[at.place])
+        group = Group(_heading(at.place), open=len(groups) < _OPEN_PLACES)
+        for make, name, more in (
+            (draw.change_map, "difference", []),
+            (draw.seed_strips, HEADLINE.slug, [seed_table(at)]),
+            (draw.worst_map, "worst-group", []),
         ):
-            behind = [rest.pop(name) for name in names if name in rest]
-            figure = make(study.found, place, study.reference)
-            if make is draw.seed_strips:
-                behind.append(seed_table(study.found, place, study.reference))
+            behind, figure = ([rest.pop(name)] if name in rest else []), make(at)
             if figure is not None:
-                group.figures.append((figure, behind))
+                group.figures.append((figure, [*behind, *more]))
         group.tables = list(rest.values())  # of metrics that have no figure
         groups.append(group)
     return Section("Accuracy", [], groups)
@@ -291,19 +281,18 @@ def _exhibits(study: StudyRecord) -> Section:
 
 
 def _ranks(study: StudyRecord) -> Section:
-    figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.found, list(study.tables))]
+    figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.places)]
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
 def _rules(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for anywhere in dict.fromkeys(place._replace(rule="") for place in study.tables):
+    for anywhere in dict.fromkeys(at.place._replace(rule="") for at in study.places):
         # Under every rule that the store has scores of, oracles last.
-        places = [place for place in study.found.places if place._replace(rule="") == anywhere]
-        figure = draw.rule_dots(study.found, places, study.reference) if len(places) > 1 else None
+        places = [at for place, at in study.found.places.items() if place._replace(rule="") == anywhere]
+        figure = draw.rule_dots(places) if len(places) > 1 else None
         if figure is not None:
-            table = rule_table(study.found, places, study.reference)
-            groups.append(Group(_heading(anywhere), figures=[(figure, [table])], open=not groups))
+            groups.append(Group(_heading(anywhere), figures=[(figure, [rule_table(places)])], open=not groups))
     intro = [
         f"The study reports {', '.join(study.rules)}. Every rule that the store has scores of is set beside it here, to show how "
         "much hangs on the choice; choosing a rule after seeing this is choosing by the test rows."
