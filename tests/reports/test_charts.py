@@ -96,21 +96,17 @@ def test_it_is_made_once_a_version(made: list[str], tmp_path: Path, monkeypatch:
     assert charts.cache_file() != path and "99.0" in str(charts.cache_file())
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "bytes", "folder"])
-def test_a_damaged_file_is_as_good_as_none(made: list[str], damage: str) -> None:
+@pytest.mark.parametrize("damage", ["bytes", "folder"])
+def test_a_file_that_cannot_be_read_is_made_anew(made: list[str], damage: str) -> None:
     good, path = again(), charts.cache_file()
     assert path is not None
-    raw = path.read_bytes()
     if damage == "folder":
         path.unlink()
         path.mkdir()
     else:
-        damaged = {"cut": raw[:-5], "empty": b"", "changed": raw.replace(b"1;", b"2;", 1), "bytes": b"\xff" * 99}
-        path.write_bytes(damaged[damage])
-    assert again() == good
-    assert len(made) == 2
-    assert again() == good
-    assert len(made) == (3 if damage == "folder" else 2)
+        path.write_bytes(b"\xff" * 99)
+    assert again() == good and len(made) == 2
+    assert again() == good and len(made) == (3 if damage == "folder" else 2)
 
 
 def test_a_place_that_cannot_be_written_costs_time_only(made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

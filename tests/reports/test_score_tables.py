@@ -221,16 +221,10 @@ def test_a_method_without_any_score_keeps_its_row() -> None:
     assert "mixup       -" in result_tables(rows)[0].to_text().splitlines()
 
 
-def test_results_of_nothing_are_an_empty_table_of_runs() -> None:
-    tables = result_tables([])
-    assert [(table.name, table.rows) for table in tables] == [("runs", ())]
-    assert "Runs" in tables[0].to_text()
-    assert number_table([]).rows == ()
-
-
-def test_two_results_for_one_thing_are_refused() -> None:
+def test_two_results_for_one_thing_are_refused_and_none_is_an_empty_table() -> None:
     with pytest.raises(ValueError, match="two results"):
         result_tables(_run("SC", "erm", 0, _both(0.5)) * 2)
+    assert [(table.name, table.rows) for table in result_tables([])] == [("runs", ())] and number_table([]).rows == ()
 
 
 def test_text_keeps_to_its_width_and_repeats_the_keys() -> None:
@@ -362,7 +356,11 @@ def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
             assert any("†" in cell for cell in cells) == ("jtt" in cells), name
         assert "†" in table.to_text() and r"\dag{}" in table.to_latex()
     assert seen == 4
-    assert not any("†" in table.to_text() for table in result_tables(_doubting(0)))
+    none = _doubting(0)
+    assert not any("†" in table.to_text() for table in result_tables(none))
+    assert not any(
+        "†" in table.to_text() for table in result_tables([{**row, "metrics": {**row["metrics"], "doubts": 3}} for row in none])
+    )
     numbers = number_table(_doubting())
     by_method = {row[numbers.columns.index("method")]: dict(zip(numbers.columns, row, strict=True)) for row in numbers.rows}
     assert (by_method["jtt"]["doubted"], by_method["erm"]["doubted"]) == (2, 0)
@@ -380,13 +378,6 @@ def test_the_pages_own_tables_and_figures_mark_them_and_say_why() -> None:
         assert figure is not None and "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM." in figure.caption
     for figure in made[:2]:
         assert figure is not None and str(figure.spec).count("†") == 1
-
-
-def test_a_damaged_doubt_marks_nothing() -> None:
-    rows = _doubting(0)
-    for row in rows:
-        row["metrics"]["doubts"] = 3
-    assert not any("†" in table.to_text() for table in result_tables(rows))
 
 
 def _crossed() -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
 from crosswind.reports.tables import Cell, Table, picked, slug
 
 HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
+_FEWER = "chosen among fewer points than planned: "
 _ADJUSTED = {
     "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
     "fdr": ("p, FDR", "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)", benjamini_hochberg),
@@ -259,16 +260,13 @@ def _notes(found: list[Judgement]) -> list[str]:
             for text, seeds in side.entry.doubts.items():
                 of = f"{len(seeds)} of {len(side.entry.metrics)} runs"
                 notes.append(f"{MARK} Claim {item.number} under {item.shift}: {side}, {of}: {text}.")
-    for item in found:
-        if item.waits:
-            continue
+    for item in (item for item in found if not item.waits):
         missing = item.difference.missing if item.difference is not None else 0
-        lost = [f"{side} {side.failed}" for side in item.sides if side.failed]
-        words = [f"failed runs: {', '.join(lost)}"] if lost else []
+        lost = ", ".join(f"{side} {side.failed}" for side in item.sides if side.failed)
+        words = [f"failed runs: {lost}"] if lost else []
         words += [f"{runs} without a partner, left out: {missing}"] if missing else []
         partial = [f"{side} (seed {', '.join(map(str, side.entry.partial))})" for side in item.sides if side.entry.partial]
-        lines = ["; ".join(words)] if words else []
-        lines += [f"chosen among fewer points than planned: {'; '.join(partial)}"] if partial else []
+        lines = [*(["; ".join(words)] if words else []), *([_FEWER + "; ".join(partial)] if partial else [])]
         notes += [f"Claim {item.number} under {item.shift}: {line}." for line in lines]
     return notes
 

@@ -273,10 +273,9 @@ def _at_place(
 
 def rank_dots(item: Ranking) -> Figure:
     """How often each method had which rank, and its mean rank."""
-    methods = item.methods
+    methods, ranks, last = item.methods, item.ranks, len(item.methods)
     spread = [{"m": name, "k": rank, "c": count} for name in methods for rank, count in sorted(item.counts[name].items())]
-    means = [{"m": name, "k": _six(float(item.ranks.mean[name]))} for name in methods]
-    last = len(methods)
+    means = [{"m": name, "k": _six(float(ranks.mean[name]))} for name in methods]
     scale = {"domain": [1, max(2, last)], "padding": 16}  # pixels: half of the largest circle, and the end of the axis
     ticks = list(range(1, last + 1)) if last <= 10 else [1, *range(5, last + 1, 5)]
     where = {
@@ -288,13 +287,12 @@ def rank_dots(item: Ranking) -> Figure:
     dots = {**where, "size": area, "color": named_colour("accent"), "tooltip": told}
     mean = {**where, "color": named_colour("ink"), "tooltip": tips(("m", "method"), ("k", "mean rank", ".3f"))}
     layers = [layer("circle", dots, data="spread", opacity=0.45), layer("tick", mean, data="means", thickness=2, size=20)]
+    listed = ", ".join(f"{name} {ranks.mean[name]:.2f}" for name in methods)
     return Figure(
         f"ranks-{item.set}-{item.rule}",
         f"Ranks by {HEADLINE.words} on {item.set}, selection {item.rule}",
         "The area of a circle is the number of blocks with that rank, the tick the mean rank. Blocks are not independent.",
-        f"Mean ranks over {item.ranks.blocks} blocks: "
-        + ", ".join(f"{name} {item.ranks.mean[name]:.2f}" for name in methods)
-        + ".",
+        f"Mean ranks over {ranks.blocks} blocks: {listed}.",
         chart({"width": 460, "height": {"step": 28}, "layer": layers}, {"spread": spread, "means": means}),
         "bars",
         names=_room(methods),

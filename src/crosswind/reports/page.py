@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,16 +124,16 @@ def _table_body(table: Table) -> Markup:
 
     marks = ["" if numeric else ' class="t"' for numeric in table.numeric]
     heads = "".join(f'<th scope="col"{mark}>{escape(name)}</th>' for mark, name in zip(marks, table.columns, strict=True))
-    ends = ["th" if i < table.keys else "td" for i in range(len(marks))]
-    starts = [f'<th scope="row"{mark}>' if end == "th" else f"<td{mark}>" for mark, end in zip(marks, ends, strict=True)]
+    key, rest = ('<th scope="row"{}>', "</th>"), ("<td{}>", "</td>")
+    tags = [key if i < table.keys else rest for i in range(len(marks))]
+    # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
+    columns = [(start.format(mark), end, mark != "") for (start, end), mark in zip(tags, marks, strict=True)]
     lines = []
     for row in table.cells:
         # Most rows have nothing to escape, and to look costs less than to escape each cell.
         safe: Any = escape if _SPECIAL.search("".join(row)) else str
-        # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
         parts = [
-            f"{start}{safe(cell if numeric else cell.strip())}</{end}>"
-            for start, cell, numeric, end in zip(starts, row, table.numeric, ends, strict=True)
+            f"{start}{safe(cell.strip() if words else cell)}{end}" for (start, end, words), cell in zip(columns, row, strict=True)
         ]
         lines.append(f"<tr>{''.join(parts)}</tr>")
     return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(Markup(heads), Markup("\n".join(lines)))
@@ -162,15 +162,17 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     for run in study.runs:
         for name, value in run["labels"].items():
             axes.setdefault(name, {})[str(value)] = None
-    facts = []
-    for name, title in (("data", "Data"), ("shift", "Shifts"), ("size", "Sizes"), ("model", "Models"), ("method", "Methods")):
+
+    def listed(name: str, many: bool = True) -> str:
         values = [value for value in axes.get(name, {}) if value]
-        more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
-        facts.append((title, ", ".join(values[:_VALUES_SHOWN]) + more))
-    splits = list(axes.get("split_seed", {}))[:_VALUES_SHOWN]
-    facts += [
-        ("Seeds", ", ".join(list(axes.get("seed", {}))[:_VALUES_SHOWN])),
-        ("Split seeds", ", ".join(splits) if len(splits) > 1 else ""),
+        more = f" and {len(values) - _VALUES_SHOWN} more" if many and len(values) > _VALUES_SHOWN else ""
+        return ", ".join(values[:_VALUES_SHOWN]) + more
+
+    named = (("Data", "data"), ("Shifts", "shift"), ("Sizes", "size"), ("Models", "model"), ("Methods", "method"))
+    facts = [
+        *((title, listed(name)) for title, name in named),
+        ("Seeds", listed("seed", many=False)),
+        ("Split seeds", listed("split_seed", many=False) if len(axes.get("split_seed", {})) > 1 else ""),
         ("Compared with", study.reference),
         ("Selection", ", ".join(study.rules)),
         ("First planned", _moment(study.created)),
@@ -261,18 +263,18 @@ def _scores(study: StudyRecord) -> Section:
 
 
 def _exhibits(study: StudyRecord) -> Section:
-    groups: dict[tuple[str, ...], Group] = {}
+    groups: dict[str, Group] = {}
     for item in study.exhibits:
         heading = ", ".join(filter(None, (item.data, item.size and f"size {item.size}", item.model)))
-        group = groups.setdefault((heading,), Group(heading, cards=True, open=not groups))
+        group = groups.setdefault(heading, Group(heading, cards=True, open=not groups))
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
             if isinstance(exhibit, Bars):
-                numbers = Table(slug(title), title, ("name", exhibit.unit), tuple(exhibit.values.items()))
+                numbers = Table(slug(title), title, ("name", exhibit.unit), list(exhibit.values.items()))
                 group.figures.append((draw.bars(title, exhibit), [numbers]))
             elif isinstance(exhibit, Grid):
                 notes = (exhibit.caption,) if exhibit.caption else ()
-                group.tables.append(Table(slug(title), title, tuple(exhibit.columns), tuple(map(tuple, exhibit.rows)), notes))
+                group.tables.append(Table(slug(title), title, exhibit.columns, exhibit.rows, notes))
             else:
                 picture = f"data:image/png;base64,{base64.b64encode(exhibit.png).decode('ascii')}"
                 group.pictures.append((title, exhibit.caption, picture))
@@ -303,9 +305,8 @@ def _rules(study: StudyRecord) -> Section:
 def _time(study: StudyRecord) -> Section:
     items = costs(study.runs)
     figure, table, sentence = draw.time_bars(items), time_table(items, sentence=False), largest_part(items)
-    figures: list[tuple[Figure, list[Table]]] = [] if figure is None else [(figure, [])]
-    groups = [] if table is None else [Group(figures=figures, tables=[table])]
-    return Section("Where the time went", [sentence] if sentence else [], groups)
+    figures = [(figure, list[Table]())] if figure else []
+    return Section("Where the time went", [sentence] if sentence else [], [Group(figures=figures, tables=[table])] if table else [])
 
 
 def _runs(study: StudyRecord) -> Section:
@@ -329,17 +330,7 @@ def _specification(study: StudyRecord) -> Section:
     return Section("Specification and versions", [], [Group(texts=texts)])
 
 
-_SECTIONS: tuple[Callable[[StudyRecord], Section], ...] = (
-    _claims,
-    _shifts,
-    _scores,
-    _exhibits,
-    _ranks,
-    _rules,
-    _time,
-    _runs,
-    _specification,
-)
+_SECTIONS = (_claims, _shifts, _scores, _exhibits, _ranks, _rules, _time, _runs, _specification)
 
 
 def _sections(study: StudyRecord) -> list[Section]:

@@ -177,9 +177,9 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
     runs: dict[Run, tuple[str, str]] = {}
     scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
     # The results of one run follow each other: what they share is looked at once. A large study has many thousand.
-    for named, some in groupby(results, key=_names_run):
-        study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in named[:-2])
-        run = Run(study, data, shift, size, model, method, point, int(named[-2]), int(named[-1]))
+    for (*labels, seed, split_seed), some in groupby(results, key=_names_run):
+        study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in labels)
+        run = Run(study, data, shift, size, model, method, point, int(seed), int(split_seed))
         for item in some:
             runs[run] = (str(item["status"]), str(item.get("reason") or ""))
             if item.get("rule") is None or item.get("metrics") is None:
@@ -203,7 +203,7 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
             candidates.setdefault((run[:6], seeds, rule), {})[run] = sets
 
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
-    for (group, seed, rule), found in candidates.items():
+    for (group, seed_key, rule), found in candidates.items():
         tried = len(points[group])
         best = next(iter(found)) if tried == 1 else _choose(found, choosing_rule(rule))
         run = best or next(iter(found))
@@ -215,13 +215,13 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
             validates = any(set_name == other.set for other in RULES.values())
             entry.role = str(metrics.get("role") or ("validation" if validates else "test"))
             if best is None:
-                entry.undecided.append(seed)
+                entry.undecided.append(seed_key)
                 continue
-            entry.metrics[seed], entry.chosen[seed] = metrics, best.point
+            entry.metrics[seed_key], entry.chosen[seed_key] = metrics, best.point
             if len(found) < tried:
-                entry.partial.append(seed)
+                entry.partial.append(seed_key)
             if runs[best][0] == "diverged":
-                entry.diverged.append(seed)
+                entry.diverged.append(seed_key)
     places = {}
     for place in _ordered(list(entries)):
         shifts, methods = axes[place[:4]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,6 +138,12 @@ class Table:
         """Plain values for JSON: name, title, columns, rows, notes."""
         rows = [[_stripped(cell) for cell in row] for row in self.rows]
         return {"name": self.name, "title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
+
+    def written(self, form: str) -> str:
+        """The table as `text`, `csv`, `latex` or `json`."""
+        if form == "json":
+            return json.dumps(self.to_json(), indent=2)
+        return {"text": self.to_text, "csv": self.to_csv, "latex": self.to_latex}[form]()
 
 
 def escape_latex(text: str) -> str:
