@@ -210,8 +210,10 @@ def _read_files(
         key, named = str(run["key"]), _labels(run, "data", "size", "model", "shift", "method")
         if len(exhibits) < MAX_EXHIBITS and named not in exhibits and key not in damaged and FILE in (files.get(key) or {}):
             # A damaged file leaves its exhibits out; `crosswind check` names it.
+            data, size, model, shift, method = named
             with suppress(OSError, ValueError):
-                exhibits[named] = Shown(*named, seed=int(run["labels"]["seed"]), exhibits=read_exhibits(artifact_folder(out, key)))
+                made = read_exhibits(artifact_folder(out, key))
+                exhibits[named] = Shown(data, size, model, shift, method, int(run["labels"]["seed"]), made)
     return draws, len(candidates) - len(draws), damaged, list(exhibits.values())
 
 

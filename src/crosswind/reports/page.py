@@ -218,7 +218,7 @@ def _shifts(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for (data, size), some in together.items():
         most = max(1.0, *(max(counts) for item in some for cells in item.train.tables.values() for counts in cells.values()))
-        group = Group(", ".join(filter(None, (data, size and f"size {size}"))), cards=True, open=not groups)
+        group = Group(_heading(data, size), cards=True, open=not groups)
         group.figures = [(draw.draw_map(item, item.train, most), cell_tables(item.train, item.label)) for item in some]
         held = some[0].test
         if held is not None and all(item.test == held for item in some):
@@ -248,7 +248,7 @@ def _scores(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for at in study.places:
         rest = dict(study.tables[at.place])
-        group = Group(_heading(at.place), open=len(groups) < _OPEN_PLACES)
+        group = Group(_place_heading(at.place), open=len(groups) < _OPEN_PLACES)
         for make, name, more in (
             (draw.change_map, "difference", []),
             (draw.seed_strips, HEADLINE.slug, [seed_table(at)]),
@@ -265,7 +265,7 @@ def _scores(study: StudyRecord) -> Section:
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
     for item in study.exhibits:
-        heading = ", ".join(filter(None, (item.data, item.size and f"size {item.size}", item.model)))
+        heading = _heading(item.data, item.size, item.model)
         group = groups.setdefault(heading, Group(heading, cards=True, open=not groups))
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
@@ -294,7 +294,7 @@ def _rules(study: StudyRecord) -> Section:
         places = [at for place, at in study.found.places.items() if place._replace(rule="") == anywhere]
         figure = draw.rule_dots(places) if len(places) > 1 else None
         if figure is not None:
-            groups.append(Group(_heading(anywhere), figures=[(figure, [rule_table(places)])], open=not groups))
+            groups.append(Group(_place_heading(anywhere), figures=[(figure, [rule_table(places)])], open=not groups))
     intro = [
         f"The study reports {', '.join(study.rules)}. Every rule that the store has scores of is set beside it here, to show how "
         "much hangs on the choice; choosing a rule after seeing this is choosing by the test rows."
@@ -343,6 +343,9 @@ def _yaml(value: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)).rstrip()
 
 
-def _heading(place: Place) -> str:
-    rule = place.rule and f"selection {place.rule}"
-    return ", ".join(filter(None, (place.data, place.size and f"size {place.size}", place.model, f"set {place.set}", rule)))
+def _heading(data: str, size: str, *more: str) -> str:
+    return ", ".join(filter(None, (data, size and f"size {size}", *more)))
+
+
+def _place_heading(place: Place) -> str:
+    return _heading(place.data, place.size, place.model, f"set {place.set}", place.rule and f"selection {place.rule}")
