@@ -48,7 +48,8 @@ def judged(rows: list[Any], *claims: dict[str, Any], **more: Any) -> list[Judgem
 
 
 def tabled(found: list[Judgement]) -> Table:
-    table = tabled(found)
+    table = claim_table("mini", found)
+    assert table is not None
     return table
 
 
