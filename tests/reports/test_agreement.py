@@ -105,6 +105,11 @@ class Raw:
                 (key, rule, name): json.loads(metrics)
                 for key, rule, name, metrics in connection.execute('SELECT key, rule, "set", metrics FROM scores')
             }
+            fits = connection.execute(
+                "SELECT s.key, s.labels FROM study_runs s JOIN runs r ON r.key = s.key WHERE r.kind = 'fit' ORDER BY s.position"
+            )
+            left = [(json.loads(labels), out / "artifacts" / key[:2] / key / "exhibits.json") for key, labels in fits]
+            self.exhibits = [(labels, path) for labels, path in left if labels["seed"] == left[0][0]["seed"] and path.exists()]
         # A run that was begun by nobody who lives is one that waits.
         for run in self.runs:
             run["status"] = {"running": "pending"}.get(run["status"], run["status"])
@@ -321,10 +326,22 @@ def expected(raw: Raw) -> list[tuple[str, Rows]]:
         out.append(("difference", differences(raw, rule)))
         out += [("accuracy", by_shift(raw, rule, "accuracy")), ("seeds-accuracy", every_seed(raw, rule))]
         out += [("worst-group", worst_groups(raw, rule)), ("ece", by_shift(raw, rule, "ece"))]
+    out += exhibits(raw)
     out += [("ranks", ranks(raw, rule)) for rule in raw.resolved["selection"]]
     out += [("rules", by_rule(raw)), ("time", times(raw)), ("runs", states(raw))]
     more = [("trouble", trouble(raw)), ("warnings", warnings(raw))]
     return out + [(name, rows) for name, rows in more if len(rows) > 1]
+
+
+def exhibits(raw: Raw) -> list[tuple[str, Rows]]:
+    """The bars that the first seed of every shift and method left, in the order of the runs."""
+    out: list[tuple[str, Rows]] = []
+    for labels, path in raw.exhibits:
+        for name, item in json.loads(path.read_text()).items():
+            named = f"{labels['method']} under {labels['shift']}, seed {labels['seed']}: {name}"
+            rows = [[key, f"{value:.3f}"] for key, value in item["values"].items()]
+            out.append((re.sub("[^a-z0-9+]+", "-", named.lower()), [["name", item["unit"]], *rows]))
+    return out
 
 
 def numbers_in(tables: list[tuple[str, Rows]]) -> int:
@@ -388,4 +405,5 @@ def test_every_second_of_a_small_store(tmp_path: Path, reported: Callable[[Path]
 def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str]) -> None:
     out = tmp_path / "out"
     assert _status(["run", "demo", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", "seeds=2"]) == 0
-    assert check(out, reported(out)) == 595 + 2 * len(PARTS) + 2  # two warnings of GroupDRO, each with its number of runs
+    # Two warnings of GroupDRO, each with its number of runs; its 270 groups of five shifts, each with its weight.
+    assert check(out, reported(out)) == 595 + 2 * len(PARTS) + 2 + 2 * 270
