@@ -36,11 +36,6 @@ def test_one_value_has_no_spread_and_none_is_refused() -> None:
         summary([0.5, math.nan])
 
 
-def test_two_seeds_give_a_wide_interval() -> None:
-    """0.8 and 0.9: sd 0.0707, half-width 12.7062 * 0.0707 / sqrt(2) = 0.635: wider than the values themselves."""
-    assert summary([0.8, 0.9]).half_width == pytest.approx(0.63531, abs=1e-5)
-
-
 def test_paired_by_seed_by_hand() -> None:
     """Shared seeds 0, 1, 2; differences 0.1, 0.2, 0.3: mean 0.2, sd 0.1, half-width 0.2484137 > 0.2, so 0 is inside.
 
@@ -98,7 +93,6 @@ def test_ranks_share_ties_and_leave_out_blocks_that_lack_a_name() -> None:
     found = mean_ranks([{"a": 0.9, "b": 0.8, "c": 0.8}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2}])
     assert found.mean == {"a": 2.0, "b": 2.25, "c": 1.75}
     assert (found.blocks, found.left_out) == (2, 1)
-    assert mean_ranks([{"a": 0.9, "b": 0.8}], higher_is_better=False).mean == {"a": 2.0, "b": 1.0}
     assert mean_ranks([{"a": 1}, {"b": 1}]).mean == {}
 
 

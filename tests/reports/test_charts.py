@@ -20,7 +20,7 @@ from crosswind.reports.run_tables import costs
 from crosswind.reports.score_tables import ranking
 
 FOUND = arrange(_study())
-PLACES = [place for place in FOUND.places if place.set == "test"]
+PLACES = FOUND.shown()
 
 
 def _drawn(most: float, *values: int) -> Any:
@@ -35,11 +35,11 @@ def _drawn(most: float, *values: int) -> Any:
 FIGURES = {
     "panels": _drawn(10, 3, 30, 1),
     "large panels": _drawn(5000, 2),
-    "change": figures.change_map(FOUND, PLACES[0], "erm"),
-    "worst": figures.worst_map(FOUND, PLACES[0], "erm"),
-    "strips": figures.seed_strips(FOUND, PLACES[0], "erm"),
-    "rules": figures.rule_dots(FOUND, PLACES, "erm"),
-    "ranks": figures.rank_dots(ranking(FOUND, PLACES[:1])[0]),
+    "change": figures.change_map(PLACES[0]),
+    "worst": figures.worst_map(PLACES[0]),
+    "strips": figures.seed_strips(PLACES[0]),
+    "rules": figures.rule_dots(PLACES),
+    "ranks": figures.rank_dots(ranking(PLACES[:1])[0]),
     "time": figures.time_bars(costs([run_of(cost_of()), run_of({}, "groupdro")])),
 }
 
@@ -96,21 +96,17 @@ def test_it_is_made_once_a_version(made: list[str], tmp_path: Path, monkeypatch:
     assert charts.cache_file() != path and "99.0" in str(charts.cache_file())
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "bytes", "folder"])
-def test_a_damaged_file_is_as_good_as_none(made: list[str], damage: str) -> None:
+@pytest.mark.parametrize("damage", ["bytes", "folder"])
+def test_a_file_that_cannot_be_read_is_made_anew(made: list[str], damage: str) -> None:
     good, path = again(), charts.cache_file()
     assert path is not None
-    raw = path.read_bytes()
     if damage == "folder":
         path.unlink()
         path.mkdir()
     else:
-        damaged = {"cut": raw[:-5], "empty": b"", "changed": raw.replace(b"1;", b"2;", 1), "bytes": b"\xff" * 99}
-        path.write_bytes(damaged[damage])
-    assert again() == good
-    assert len(made) == 2
-    assert again() == good
-    assert len(made) == (3 if damage == "folder" else 2)
+        path.write_bytes(b"\xff" * 99)
+    assert again() == good and len(made) == 2
+    assert again() == good and len(made) == (3 if damage == "folder" else 2)
 
 
 def test_a_place_that_cannot_be_written_costs_time_only(made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

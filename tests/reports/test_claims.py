@@ -17,6 +17,7 @@ from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.gather import gather
 from crosswind.reports.results import arrange
+from crosswind.reports.tables import Table
 from crosswind.studies.claims import rule_of
 from crosswind.studies.spec import Claim
 from crosswind.studies.store import Store
@@ -46,6 +47,19 @@ def judged(rows: list[Any], *claims: dict[str, Any], **more: Any) -> list[Judgem
     return judge(arrange(rows), {"name": "mini", "reference": "erm", "selection": ["best-id"], "claims": list(claims), **more})
 
 
+def tabled(found: list[Judgement]) -> Table:
+    table = claim_table("mini", found)
+    assert table is not None
+    return table
+
+
+def numbered(found: list[Judgement]) -> list[dict[str, Any]]:
+    """The rows of the table of numbers, by column."""
+    table = claim_number_table("mini", found)
+    assert table is not None
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
 ERM = several("erm", [0.60, 0.62, 0.64])
 
 
@@ -71,19 +85,17 @@ def test_the_numbers_by_hand() -> None:
     claims have it: 0.00332 * 2 = 0.00664.
     """
     found = judged(ERM + several("irm", [0.70, 0.73, 0.73]), claim(), claim(metric="worst_group"))
-    table = claim_table("mini", found)
-    assert table is not None and table.title == "Claims (mini, digits, shift SC, size few, mlp, set test, selection best-id)"
+    table = tabled(found)
+    assert table.title == "Claims (mini, digits, shift SC, size few, mlp, set test, selection best-id)"
     assert table.columns == ("claim", "verdict", "better", "than", "score", "difference", "95% interval", "p, Holm", "seeds")
     assert table.rows[0] == (1, HOLDS, "irm", "erm", "accuracy", "+0.100", "+0.075 to +0.125", "0.007", 3)
     assert table.rows[1] == (2, HOLDS, "irm", "erm", "worst group", "+0.050", "+0.038 to +0.062", "0.007", 3)
     assert table.notes[:2] == ("Claim 1: it helps", "Claim 2: it helps")
     assert any("adjusted for the 2 judgements of this study together" in note for note in table.notes)
     assert found[0].adjusted == pytest.approx(0.00664, abs=1e-5)
-    numbers = claim_number_table("mini", found)
-    assert numbers is not None
-    row = dict(zip(numbers.columns, numbers.rows[0], strict=True))
+    row, worst = numbered(found)
     assert (row["better_mean"], row["than_mean"]) == (pytest.approx(0.72), pytest.approx(0.62))
-    assert numbers.rows[1][13:15] == (pytest.approx(0.36), pytest.approx(0.31))
+    assert (worst["better_mean"], worst["than_mean"]) == (pytest.approx(0.36), pytest.approx(0.31))
     assert (row["diff"], row["diff_low"], row["n"]) == (pytest.approx(0.1), pytest.approx(0.07516, abs=1e-5), 3)
 
 
@@ -96,8 +108,7 @@ def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
         (1, "none", "cnn", "cnn"),  # irm is not run on mlp there, and erm on cnn not under SC
         (2, "none", "cnn", "mlp"),
     ]
-    table = claim_table("mini", found)
-    assert table is not None
+    table = tabled(found)
     cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [(row["shift"], row["model"], row["better"]) for row in cells] == [
         ("SC", "mlp", "irm"),
@@ -130,11 +141,9 @@ def test_verdicts_are_of_the_claims_together(multiplicity: str, adjusted: list[f
     found = judged(family(), *THREE, multiplicity=multiplicity)
     assert [item.adjusted for item in found] == pytest.approx(adjusted, abs=1e-4)
     assert [item.verdict for item in found] == verdicts
-    table, numbers = claim_table("mini", found), claim_number_table("mini", found)
-    assert table is not None and numbers is not None
+    table, cells = tabled(found), numbered(found)[1]
     assert [row[-3] for row in table.rows][1] == "+0.014 to +0.146"  # of its claim alone
     assert any("Each is judged for itself" in note for note in table.notes) == (multiplicity == "none")
-    cells = dict(zip(numbers.columns, numbers.rows[1], strict=True))
     assert (cells["p"], cells["p_adjusted"]) == (pytest.approx(0.0346, abs=1e-4), pytest.approx(adjusted[1], abs=1e-4))
     assert (cells["multiplicity"], cells["family"], cells["splits"]) == (multiplicity, 3, 1)
 
@@ -171,8 +180,8 @@ def test_split_seeds_are_paired_with_seeds() -> None:
     difference = found.difference
     assert difference is not None and (difference.n, difference.splits, difference.missing) == (4, 2, 2)
     assert difference.mean == pytest.approx(0.1 + 0.0005 + 0.001)
-    table = claim_table("mini", [found])
-    assert table is not None and table.columns[-1] == "runs" and table.rows[0][-1] == 4
+    table = tabled([found])
+    assert table.columns[-1] == "runs" and table.rows[0][-1] == 4
     assert any("at the same seed and split seed" in note for note in table.notes)
     assert "Claim 1 under SC: failed runs: erm on mlp 1; runs without a partner, left out: 2." in table.notes
 
@@ -198,49 +207,46 @@ def test_a_baseline_no_better_than_guessing_is_said_to_be_so() -> None:
         (4, 0.9, "worst_group", "", ""),
     ]:
         found = judged(with_classes(rows, classes, majority), claim(metric=metric))
-        table, numbers = claim_table("mini", found), claim_number_table("mini", found)
-        assert table is not None and numbers is not None
-        said = [note for note in table.notes if " chance here" in note]
+        said = [note for note in tabled(found).notes if " chance here" in note]
         assert len(said) == bool(told) and all(note.startswith(f"Claim 1 under SC: erm on mlp is {told}") for note in said)
-        assert dict(zip(numbers.columns, numbers.rows[0], strict=True))["than_chance"] == where
-    table = claim_table("mini", judged(rows, claim()))
-    assert table is not None and not any("at chance" in note for note in table.notes)  # older stores do not name their classes
+        assert numbered(found)[0]["than_chance"] == where
+    assert not any("at chance" in note for note in tabled(judged(rows, claim())).notes)  # older stores do not name their classes
 
 
 def test_a_claim_on_the_worst_group_says_by_what_its_step_was_chosen() -> None:
     rows = ERM + several("irm", STRONG)
-    table = claim_table("mini", judged(rows, claim(metric="worst_group"), claim()))
-    assert table is not None and any(note.startswith("Claim 1: of the worst group, while step and point") for note in table.notes)
-    table = claim_table("mini", judged(rows, claim()))
-    assert table is not None and not any("of the worst group, while" in note for note in table.notes)
+    table = tabled(judged(rows, claim(metric="worst_group"), claim()))
+    assert any(note.startswith("Claim 1: of the worst group, while step and point") for note in table.notes)
+    table = tabled(judged(rows, claim()))
+    assert not any("of the worst group, while" in note for note in table.notes)
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
 def test_nothing_is_said_before_all_runs_of_both_sides_have_ended(status: str) -> None:
     rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status=status)
     found = judged(rows, claim())
-    table = claim_table("mini", found)
-    assert table is not None and table.rows == ((1, NOT_RUN, "irm", "erm", None, None, None, 0),)
+    table = tabled(found)
+    assert table.rows == ((1, NOT_RUN, "irm", "erm", None, None, None, 0),)
     assert any(note.startswith("not run yet: 1 of 1 wait") for note in table.notes)
 
 
 def test_failed_runs_are_told_and_leave_their_seed_out() -> None:
     rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status="failed")
     found = judged(rows, claim())  # 0.10, 0.11: sd 0.00707, half-width 12.706 * 0.00707 / sqrt 2 = 0.0635
-    table = claim_table("mini", found)
-    assert table is not None and table.rows == ((1, HOLDS, "irm", "erm", "+0.105", "+0.041 to +0.169", "0.030", 2),)
+    table = tabled(found)
+    assert table.rows == ((1, HOLDS, "irm", "erm", "+0.105", "+0.041 to +0.169", "0.030", 2),)
     assert "Claim 1 under SC: failed runs: irm on mlp 1; seeds without a partner, left out: 1." in table.notes
 
 
 def test_grids_of_two_sizes_are_warned_of() -> None:
     irm = several("irm", [0.70, 0.73, 0.73], point="a", validation=0.9) + several("irm", [0.5, 0.5, 0.5], point="b")
-    table = claim_table("mini", judged(ERM + irm, claim()))
-    assert table is not None and table.rows[0][1] == HOLDS
+    table = tabled(judged(ERM + irm, claim()))
+    assert table.rows[0][1] == HOLDS
     told = "WARNING: the sides did not try equally many points: irm on mlp 2, erm on mlp 1 (claim 1)."
     assert any(note.startswith(told) for note in table.notes)
     erm = several("erm", [0.5, 0.5, 0.5], point="a") + several("erm", [0.60, 0.62, 0.64], point="b", validation=0.9)
-    even = claim_table("mini", judged(erm + irm, claim()))
-    assert even is not None and even.rows == table.rows and not any("WARNING" in note for note in even.notes)
+    even = tabled(judged(erm + irm, claim()))
+    assert even.rows == table.rows and not any("WARNING" in note for note in even.notes)
 
 
 def test_no_claims_no_table() -> None:
@@ -307,11 +313,9 @@ def test_a_claim_about_runs_that_doubt_themselves_says_so() -> None:
     for row in irm[:2]:
         row["metrics"]["doubts"] = ["irm: best-id took a step before the switch"]
     found = judged(ERM + irm, claim())
-    table, numbers = claim_table("mini", found), claim_number_table("mini", found)
-    assert table is not None and numbers is not None
+    table, (told,) = tabled(found), numbered(found)
     assert found[0].verdict == HOLDS and table.rows[0][1] == f"{HOLDS} †"
     assert "† Claim 1 under SC: irm on mlp, 1 of 3 runs: irm: best-id took a step before the switch." in table.notes
-    told = dict(zip(numbers.columns, numbers.rows[0], strict=True))
     assert (told["verdict"], told["better_doubted"], told["than_doubted"]) == (HOLDS, 1, 0)
 
 

@@ -24,9 +24,8 @@ GOLDEN = Path(__file__).with_name("golden")
 
 def result_tables(rows: list[dict[str, Any]], reference: str = "erm", rules: list[str] | None = None) -> list[Table]:
     """The tables that a person reads."""
-    found = arrange(rows)
-    places = score_tables.shown_places(found, rules)
-    return [*(table for place in places for table in score_tables.place_tables(found, place, reference).values()), run_table(found)]
+    found = arrange(rows, reference)
+    return [*(table for at in found.shown(rules) for table in score_tables.place_tables(at).values()), run_table(found)]
 
 
 def number_table(rows: list[dict[str, Any]]) -> Table:
@@ -93,18 +92,6 @@ def test_stored_report(form: str) -> None:
     assert text == stored.read_text(encoding="utf-8")
 
 
-def test_which_tables_a_study_gives() -> None:
-    names = [table.name for table in result_tables(_study())]
-    tail = "-mini-digits-small-mlp-test-"
-    assert names == [
-        *(f"{what}{tail}best-id" for what in ("accuracy", "difference", "worst-group", "ece")),
-        *(f"{what}{tail}best-target" for what in ("accuracy", "worst-group", "ece")),
-        "runs",
-    ]
-    only = [table.name for table in result_tables(_study(), rules=["best-target"])]
-    assert only == [name for name in names if "best-id" not in name]
-
-
 def test_accuracy_cells_by_hand() -> None:
     """erm under SC: 0.59, 0.60, 0.61: mean 0.6, sd 0.01, half-width 4.3027 * 0.01 / sqrt 3 = 0.0248."""
     table = _by_name(result_tables(_study()))["accuracy-mini-digits-small-mlp-test-best-id"]
@@ -131,11 +118,6 @@ def test_reference_comes_first_wherever_it_was_planned() -> None:
     assert not any(table.name.startswith("difference") for table in absent)
 
 
-def test_equal_points_give_the_first() -> None:
-    rows = _run("none", "erm", 0, _both(0.5, 0.9), point="b") + _run("none", "erm", 0, _both(0.7, 0.9), point="a")
-    assert float(_numbers(number_table(rows), set="test")["mean"]) == 0.5
-
-
 def test_oracle_chooses_by_target_validation_and_says_so() -> None:
     rows: list[dict[str, Any]] = []
     for point, id_accuracy, target, test in (("a", 0.9, 0.3, 0.4), ("b", 0.1, 0.8, 0.7)):
@@ -147,14 +129,11 @@ def test_oracle_chooses_by_target_validation_and_says_so() -> None:
         assert "ORACLE" in " ".join(table.notes), table.name
 
 
-def test_points_without_a_validation_score_are_left_out_and_named() -> None:
+def test_points_that_cannot_be_compared_are_named() -> None:
     rows = _run("SC", "erm", 0, {("best-id", "test"): 0.9}, point="a") + _run("SC", "erm", 0, {("best-id", "test"): 0.5}, point="b")
     table = result_tables(rows)[0]
     assert table.rows == (("erm", 2, None),)
     assert "Left out, since the set validation that chooses the point was not scored: erm under SC (seed 0)." in table.notes
-
-
-def test_a_choice_among_fewer_points_is_named() -> None:
     rows = _run("SC", "erm", 0, _both(0.5), point="a") + _run("SC", "erm", 0, {}, point="b", status="failed", reason="x")
     assert any(note.startswith("Chosen among fewer points") for note in result_tables(rows)[0].notes)
 
@@ -235,27 +214,17 @@ def test_runs_that_are_not_done_are_named() -> None:
 
 def test_a_method_without_any_score_keeps_its_row() -> None:
     rows = _run("SC", "erm", 0, _both(0.5)) + _run("SC", "mixup", 0, {}, status="failed", reason="x")
+    for row in rows[:-1]:
+        row["metrics"]["ece"] = None
+    assert not any(table.name.startswith("ece") for table in result_tables(rows))
     assert result_tables(rows)[0].rows == (("erm", "0.500"), ("mixup", None))
     assert "mixup       -" in result_tables(rows)[0].to_text().splitlines()
 
 
-def test_results_of_nothing_are_an_empty_table_of_runs() -> None:
-    tables = result_tables([])
-    assert [(table.name, table.rows) for table in tables] == [("runs", ())]
-    assert "Runs" in tables[0].to_text()
-    assert number_table([]).rows == ()
-
-
-def test_two_results_for_one_thing_are_refused() -> None:
+def test_two_results_for_one_thing_are_refused_and_none_is_an_empty_table() -> None:
     with pytest.raises(ValueError, match="two results"):
         result_tables(_run("SC", "erm", 0, _both(0.5)) * 2)
-
-
-def test_missing_calibration_leaves_its_table_out() -> None:
-    rows = _run("SC", "erm", 0, _both(0.5))
-    for row in rows:
-        row["metrics"]["ece"] = None
-    assert not any(table.name.startswith("ece") for table in result_tables(rows))
+    assert [(table.name, table.rows) for table in result_tables([])] == [("runs", ())] and number_table([]).rows == ()
 
 
 def test_text_keeps_to_its_width_and_repeats_the_keys() -> None:
@@ -320,9 +289,9 @@ def _points(rule: str, name: str, **points: dict[str, Any]) -> dict[int, str]:
         run = _run("SC", "irm", 0, {(rule, name): 0.0, (rule, "test"): 0.5}, point=point)
         run[0]["metrics"] = own
         rows += run
-    ((place, entries),) = [(place, found) for place, found in arrange(rows).entries.items() if place.set == "test"]
+    ((place, at),) = [(place, at) for place, at in arrange(rows).places.items() if place.set == "test"]
     assert place.rule == rule
-    return entries["SC", "irm"].chosen
+    return at.entries["SC", "irm"].chosen
 
 
 def test_tied_points_go_to_the_lower_loss_then_the_earlier_step_then_the_first() -> None:
@@ -387,41 +356,28 @@ def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
             assert any("†" in cell for cell in cells) == ("jtt" in cells), name
         assert "†" in table.to_text() and r"\dag{}" in table.to_latex()
     assert seen == 4
-    assert not any("†" in table.to_text() for table in result_tables(_doubting(0)))
+    none = _doubting(0)
+    assert not any("†" in table.to_text() for table in result_tables(none))
+    assert not any(
+        "†" in table.to_text() for table in result_tables([{**row, "metrics": {**row["metrics"], "doubts": 3}} for row in none])
+    )
     numbers = number_table(_doubting())
     by_method = {row[numbers.columns.index("method")]: dict(zip(numbers.columns, row, strict=True)) for row in numbers.rows}
     assert (by_method["jtt"]["doubted"], by_method["erm"]["doubted"]) == (2, 0)
     assert by_method["jtt"]["doubts"] == "jtt: no row was wrong, so this run is ERM."
 
 
-def test_the_pages_own_tables_mark_them_too() -> None:
-    found = arrange(_doubting())
-    place = found.places[-1]
-    (ranking,) = score_tables.ranking(found, [place])
-    for table in (score_tables.seed_table(found, place, "erm"), score_tables.rank_table(ranking)):
+def test_the_pages_own_tables_and_figures_mark_them_and_say_why() -> None:
+    at = [*arrange(_doubting()).places.values()][-1]
+    (ranking,) = score_tables.ranking([at])
+    for table in (score_tables.seed_table(at), score_tables.rank_table(ranking)):
         assert [row for row in table.rows if "jtt †" in row] and not [row for row in table.rows if "erm †" in row]
         assert any(note.startswith("† jtt, ") for note in table.notes)
-
-
-def test_figures_mark_them_and_say_why() -> None:
-    found = arrange(_doubting())
-    place = found.places[-1]
-    made = [
-        figures.change_map(found, place, "erm"),
-        figures.worst_map(found, place, "erm"),
-        figures.seed_strips(found, place, "erm"),
-    ]
+    made = [figures.change_map(at), figures.worst_map(at), figures.seed_strips(at)]
     for figure in made:
         assert figure is not None and "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM." in figure.caption
     for figure in made[:2]:
         assert figure is not None and str(figure.spec).count("†") == 1
-
-
-def test_a_damaged_doubt_marks_nothing() -> None:
-    rows = _doubting(0)
-    for row in rows:
-        row["metrics"]["doubts"] = 3
-    assert not any("†" in table.to_text() for table in result_tables(rows))
 
 
 def _crossed() -> list[dict[str, Any]]:

@@ -387,6 +387,6 @@ def test_a_study_scores_steps_by_the_worst_group(tmp_path: Path) -> None:
         if (row["rule"], row["set"], row["method"]) == (WORST[1], "validation", "groupdro")
     }
     best = max(item["worst_group"] for item in points.values())
-    for place, entries in arrange([{**row, "study": "whole", "data": "digits", "model": "small"} for row in rows]).entries.items():
+    for place, at in arrange([{**row, "study": "whole", "data": "digits", "model": "small"} for row in rows]).places.items():
         if (place.rule, place.set) == (WORST[1], "test"):
-            assert points[entries["SC", "groupdro"].chosen[0]]["worst_group"] == best
+            assert points[at.entries["SC", "groupdro"].chosen[0]]["worst_group"] == best

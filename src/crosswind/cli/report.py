@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -127,7 +126,7 @@ def _print(tables: Sequence[Table], form: str) -> None:
         for position, table in enumerate(tables):
             typer.echo(table.to_csv() if position == 0 else table.to_csv().partition("\n")[2], nl=False)
     else:
-        typer.echo("\n\n".join(table.to_text() if form == "text" else table.to_latex() for table in tables))
+        typer.echo("\n\n".join(table.written(form) for table in tables))
 
 
 def _write(tables: Sequence[Table], form: str, out: Path) -> None:
@@ -136,8 +135,6 @@ def _write(tables: Sequence[Table], form: str, out: Path) -> None:
     with written("--out", out):
         out.mkdir(parents=True, exist_ok=True)
         for table, name in zip(tables, distinct(table.name for table in tables), strict=True):
-            write = {"text": table.to_text, "csv": table.to_csv, "latex": table.to_latex}.get(form)
-            text = json.dumps(table.to_json(), indent=2) if write is None else write()
             path = out / f"{name}.{_SUFFIX[form]}"
-            path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+            path.write_text(table.written(form).rstrip("\n") + "\n", encoding="utf-8")
             typer.echo(f"wrote {path}")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.types import Predictions
-from crosswind.evaluation.metrics import log_likelihoods
+from crosswind.evaluation.metrics import confidence
 
 Z95 = 1.959964
 """Half the width of a normal 95% interval, in standard errors."""
@@ -30,7 +30,7 @@ class Answers:
     def confidence(self) -> NDArray[np.float64]:
         """The largest softmax probability of each row, float64 [n] in (0, 1]."""
         assert self.logits is not None
-        return np.minimum(np.exp(log_likelihoods(self.logits).max(axis=1)), 1.0)
+        return confidence(self.logits)
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = [
-    "Difference",
-    "Ranks",
-    "Seeds",
-    "Summary",
-    "benjamini_hochberg",
-    "holm",
-    "mean_ranks",
-    "over_runs",
-    "paired",
-    "seeds_to_tell",
-    "summary",
-    "t_quantile",
-]
-
 K = TypeVar("K", bound=Hashable)
 
 # Differences of accuracies that are equal on paper differ in the last bits; a spread below this is none.
@@ -216,14 +201,11 @@ def holm(p_values: Mapping[K, float]) -> dict[K, float]:
 
     The i-th smallest of m is multiplied by m - i + 1, made monotone and cut at 1. In the order of `p_values`.
     """
-    if any(not 0 <= p <= 1 for p in p_values.values()):
-        raise ValueError("a p-value is not in [0, 1]")
-    adjusted: dict[K, float] = {}
-    largest = 0.0
-    for rank, key in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+    adjusted, largest = dict(p_values), 0.0
+    for rank, key in enumerate(_sorted(p_values)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[key]))
         adjusted[key] = largest
-    return {key: adjusted[key] for key in p_values}
+    return adjusted
 
 
 def benjamini_hochberg(p_values: Mapping[K, float]) -> dict[K, float]:
@@ -231,14 +213,17 @@ def benjamini_hochberg(p_values: Mapping[K, float]) -> dict[K, float]:
 
     The i-th smallest of m is multiplied by m / i, made monotone from the largest down. In the order of `p_values`.
     """
-    if any(not 0 <= p <= 1 for p in p_values.values()):
-        raise ValueError("a p-value is not in [0, 1]")
-    adjusted: dict[K, float] = {}
-    smallest = 1.0
-    for rank, key in zip(range(len(p_values), 0, -1), sorted(p_values, key=lambda name: -p_values[name]), strict=True):
+    adjusted, smallest = dict(p_values), 1.0
+    for rank, key in reversed(list(enumerate(_sorted(p_values), 1))):
         smallest = min(smallest, p_values[key] * len(p_values) / rank)
         adjusted[key] = smallest
-    return {key: adjusted[key] for key in p_values}
+    return adjusted
+
+
+def _sorted(p_values: Mapping[K, float]) -> list[K]:
+    if any(not 0 <= p <= 1 for p in p_values.values()):
+        raise ValueError("a p-value is not in [0, 1]")
+    return sorted(p_values, key=lambda name: p_values[name])
 
 
 @dataclass(frozen=True)
@@ -250,18 +235,17 @@ class Ranks:
     left_out: int
 
 
-def mean_ranks(blocks: Sequence[Mapping[str, float]], higher_is_better: bool = True) -> Ranks:
+def mean_ranks(blocks: Sequence[Mapping[str, float]]) -> Ranks:
     """Rank the names inside each block (one data set, shift and seed), equal values sharing the mean of their ranks, and average.
 
-    Only blocks that have every name count. Without such a block the means are empty.
+    The highest value has rank 1. Only blocks that have every name count; without such a block the means are empty.
     """
     names = list(dict.fromkeys(name for block in blocks for name in block))
-    whole = [block for block in blocks if all(name in block for name in names)]
+    whole = [block for block in blocks if len(block) == len(names)]
     totals = dict.fromkeys(names, 0.0)
     for block in whole:
         for name, value in block.items():
-            better = sum((other > value) if higher_is_better else (other < value) for other in block.values())
-            equal = sum(other == value for other in block.values())
+            better, equal = sum(other > value for other in block.values()), sum(other == value for other in block.values())
             totals[name] += better + (equal + 1) / 2
     means = {name: total / len(whole) for name, total in totals.items()} if whole else {}
     return Ranks(means, len(whole), len(blocks) - len(whole))

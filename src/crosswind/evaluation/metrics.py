@@ -88,9 +88,8 @@ def metric(
         known = METRICS.get(name)
         if known is not None and getattr(known.measure, "__qualname__", None) != measure.__qualname__:
             raise ValueError(f"there is a metric {name!r} already")
-        words = name.replace("_", " ")
-        slug = name.replace("_", "-")
-        METRICS[name] = Metric(name, unit, better, needs, title or words.capitalize(), slug, None, note, measure, version)
+        heading = title or name.replace("_", " ").capitalize()
+        METRICS[name] = Metric(name, unit, better, needs, heading, name.replace("_", "-"), None, note, measure, version)
         return measure
 
     return declare
@@ -131,7 +130,7 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
         if bad == 0:
             nll = -float(log_likelihoods(logits)[np.arange(len(label)), label].mean())
             out["nll"] = nll if math.isfinite(nll) else None
-            out["ece"] = calibration_error(_confidence(logits), right)
+            out["ece"] = calibration_error(confidence(logits), right)
     for item in METRICS.values():
         if item.measure is not None:
             out[item.name] = item.measure(predictions, group_names, class_names)
@@ -157,25 +156,21 @@ def log_likelihoods(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
-def calibration_error(
-    confidence: NDArray[np.floating[Any]], right: NDArray[np.bool_] | NDArray[np.integer[Any]], bins: int = ECE_BINS
-) -> float:
+def calibration_error(confidence: NDArray[np.floating[Any]], right: NDArray[np.bool_], bins: int = ECE_BINS) -> float:
     """Expected calibration error: sum over bins of (rows in it / n) * |accuracy - mean confidence| (Guo et al. 2017, eq. 3).
 
     `confidence` [n] in [0, 1], the probability of the answer; `right` [n]; `bins` of equal width, bin m is
     ((m-1)/bins, m/bins], and a confidence of 0 belongs to the first. With few rows the estimate is biased upwards: a perfectly
     calibrated model has more than 0.
     """
-    if len(confidence) == 0:
-        raise DataError("the calibration error of no rows is not defined")
     which = np.clip(np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1, 0, bins - 1)
     # Summed first, divided once: (n_m / n) * |hits / n_m - sum / n_m| = |hits - sum| / n.
-    hits = np.bincount(which, weights=right.astype(np.float64), minlength=bins)
-    total = np.bincount(which, weights=confidence.astype(np.float64), minlength=bins)
+    hits, total = np.bincount(which, weights=right, minlength=bins), np.bincount(which, weights=confidence, minlength=bins)
     return float(np.abs(hits - total).sum() / len(confidence))
 
 
-def _confidence(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def confidence(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """The largest softmax probability of each row of `logits` [n, k], float64 [n] in (0, 1]."""
     return np.minimum(np.exp(log_likelihoods(logits).max(axis=1)), 1.0)
 
 

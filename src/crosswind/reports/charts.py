@@ -5,10 +5,10 @@ A figure is one specification with its data inside, which serves the page and th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -125,33 +125,24 @@ def templates() -> Any:
 def runtime() -> str:
     """The JavaScript that draws the figures of a page: Vega, Vega-Lite and Vega-Embed as vl-convert carries them.
 
-    Making it takes seconds, so it is kept in `cache_file`. A file that is damaged or cannot be read is made anew.
+    Making it takes seconds, so it is kept in `cache_file`, which is written whole or not at all.
     """
     from crosswind.core.files import write_atomically
 
     path = cache_file()
-    try:
-        mark, _, body = path.read_bytes().partition(b"\n") if path is not None else (b"", b"", b"")
-    except OSError:
-        mark = body = b""
-    # The first line is the hash of the rest: a file that was cut short or changed is as good as none.
-    if mark and mark == _mark(body):
-        return body.decode("utf-8")
+    if path is not None and path.is_file():
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            pass
     import vl_convert
 
     library: Any = vl_convert  # its stub asks for a snippet; without one the bundle is the three libraries themselves
     text = str(library.javascript_bundle(vl_version=VEGA_LITE))
-    body = text.encode("utf-8")
-    try:
-        if path is not None:
-            write_atomically(path, _mark(body) + b"\n" + body)
-    except OSError:
-        pass  # a read-only home, a full disk: the next report makes the script again
+    if path is not None:
+        with suppress(OSError):  # a read-only home, a full disk: the next report makes the script again
+            write_atomically(path, text.encode("utf-8"))
     return text
-
-
-def _mark(body: bytes) -> bytes:
-    return b"// " + hashlib.sha256(body).hexdigest().encode()
 
 
 def cache_file() -> Path | None:

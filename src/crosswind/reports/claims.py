@@ -15,15 +15,10 @@ from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, 
 from crosswind.evaluation.metrics import METRICS
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
-from crosswind.reports.tables import Cell, Table, slug
+from crosswind.reports.tables import Cell, Table, picked, slug
 
 HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
-_NUMBERS = (
-    *("study", "claim", "text", "data", "shift", "size", "set", "metric", "rule", "better", "better_model", "than", "than_model"),
-    *("better_mean", "than_mean", "diff", "diff_low", "diff_high", "n", "missing", "better_points", "than_points", "verdict"),
-    *("better_doubted", "than_doubted"),
-    *("p", "p_adjusted", "multiplicity", "family", "splits", "than_chance"),
-)
+_FEWER = "chosen among fewer points than planned: "
 _ADJUSTED = {
     "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
     "fdr": ("p, FDR", "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)", benjamini_hochberg),
@@ -121,11 +116,10 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         states.setdefault(where, Counter())[status] += 1
 
     def judged(where: Run, set_name: str, rule: str) -> JudgedSide:
-        place, count = Place(where.study, where.data, where.size, where.model, set_name, rule), states[where]
-        entry = found.entries.get(place, {}).get((where.shift, where.method), Entry())
-        return JudgedSide(
-            where.method, where.model, where.shift, len(points[where]), count["pending"] + count["running"], count["failed"], entry
-        )
+        at = found.places.get(Place(where.study, where.data, where.size, where.model, set_name, rule))
+        entry, count = at.entries.get((where.shift, where.method)) if at else None, states[where]
+        waiting = count["pending"] + count["running"]
+        return JudgedSide(where.method, where.model, where.shift, len(points[where]), waiting, count["failed"], entry or Entry())
 
     out = []
     models = list(dict.fromkeys(where.model for where in points))
@@ -168,53 +162,60 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
     """A row a judgement, the claims' words below; what is the same in all rows stands in the title. None without claims."""
     if not found:
         return None
-    shared, varying = _columns(found)
-    rows: list[tuple[Cell, ...]] = []
-    for item in found:
+    abouts = [_about(item) for item in found]
+    varying = [name for name in abouts[0] if name in ("better", "than") or len({about[name] for about in abouts}) > 1]
+    shared = [
+        f"{name} {value}" if name in ("shift", "size", "set", "selection") else value
+        for name, value in abouts[0].items()
+        if value and name not in varying
+    ]
+    rows: list[dict[str, Cell]] = []
+    for item, about in zip(found, abouts, strict=True):
         difference = None if item.waits else item.difference
-        mean = interval = adjusted = None
-        if difference is not None:
-            mean = f"{difference.mean:+.3f}"
-            interval = None if difference.low is None else f"{difference.low:+.3f} to {difference.high:+.3f}"
-        if item.adjusted is not None:
-            adjusted = f"{item.adjusted:.3f}" if item.adjusted >= 0.001 else "<0.001"
-        about, seeds = _about(item), 0 if difference is None else difference.n
-        verdict = with_mark(item.verdict, item.better.entry, item.than.entry)
-        rows.append((item.number, verdict, *map(about.get, varying), mean, interval, adjusted, seeds))
-    # The verdict first: on a phone the rest is reached by scrolling.
-    p_name = _ADJUSTED.get(found[0].multiplicity, ("p",))[0]
-    columns = ("claim", "verdict", *varying, "difference", "95% interval", p_name, _runs_named(found))
+        bounded, adjusted = difference is not None and difference.low is not None, item.adjusted
+        row: dict[str, Cell] = {
+            # The verdict first: on a phone the rest is reached by scrolling.
+            "claim": item.number,
+            "verdict": with_mark(item.verdict, item.better.entry, item.than.entry),
+            **{name: about[name] for name in varying},
+            "difference": f"{difference.mean:+.3f}" if difference else None,
+            "95% interval": f"{difference.low:+.3f} to {difference.high:+.3f}" if difference and bounded else None,
+            _ADJUSTED.get(item.multiplicity, ("p",))[0]: None if adjusted is None else _p_value(adjusted),
+            _runs_named(found): difference.n if difference else 0,
+        }
+        rows.append(row)
     claims = [f"Claim {number}: {text}" for number, text in dict.fromkeys((item.number, item.text) for item in found)]
     title = f"Claims ({', '.join(filter(None, (study, *shared)))})"
-    return Table(f"claims-{slug(study)}", title, columns, tuple(rows), (*claims, *_notes(found)))
+    return Table.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(found)))
+
+
+def _p_value(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
 def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
     """Every number of the judgements in one tidy table; None without claims."""
     rows = []
     for item in found:
-        scores: dict[str, Cell] = {
-            **item.place._asdict(),
+        difference, sides = item.difference, (("better", item.better), ("than", item.than))
+        row: dict[str, Any] = {
             "study": study,
             "claim": item.number,
             "text": item.text,
+            "data": item.place.data,
             "shift": item.shift,
-            "metric": item.metric,
-            "verdict": item.verdict,
-            "multiplicity": item.multiplicity,
-            "family": item.family,
-            "than_chance": at_chance(item.than.entry, item.metric),
         }
-        for name, side in (("better", item.better), ("than", item.than)):
-            summary = side.entry.summary(item.metric)
-            scores |= {name: side.method, f"{name}_model": side.model, f"{name}_points": side.tried}
-            scores |= {f"{name}_doubted": side.entry.doubted, f"{name}_mean": summary.mean if summary else None}
-        if (difference := item.difference) is not None:
-            scores |= {"diff": difference.mean, "diff_low": difference.low, "diff_high": difference.high}
-            scores |= {"n": difference.n, "missing": difference.missing, "splits": difference.splits}
-            scores |= {"p": difference.p, "p_adjusted": item.adjusted}
-        rows.append(tuple(map(scores.get, _NUMBERS)))
-    return Table(f"claims-{slug(study)}", "Every number of the claims", _NUMBERS, tuple(rows), keys=2) if rows else None
+        row |= {"size": item.place.size, "set": item.place.set, "metric": item.metric, "rule": item.place.rule}
+        for name, side in sides:
+            row |= {name: side.method, f"{name}_model": side.model}
+        for name, side in sides:
+            row |= picked(side.entry.summary(item.metric), **{f"{name}_mean": "mean"})
+        row |= picked(difference, diff="mean", diff_low="low", diff_high="high", n="n", missing="missing")
+        row |= {f"{name}_points": side.tried for name, side in sides} | {"verdict": item.verdict}
+        row |= {f"{name}_doubted": side.entry.doubted for name, side in sides} | picked(difference, p="p")
+        row |= {"p_adjusted": item.adjusted, "multiplicity": item.multiplicity, "family": item.family}
+        rows.append(row | picked(difference, splits="splits") | {"than_chance": at_chance(item.than.entry, item.metric)})
+    return Table.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2) if rows else None
 
 
 def _about(item: Judgement) -> dict[str, str | None]:
@@ -237,19 +238,6 @@ def _about(item: Judgement) -> dict[str, str | None]:
         "score": METRICS[item.metric].words,
         "selection": place.rule,
     }
-
-
-def _columns(found: list[Judgement]) -> tuple[list[str], list[str]]:
-    """What all rows share, in words, and the columns that they do not."""
-    every = [_about(item) for item in found]
-    shared, varying = [], []
-    for name in every[0]:
-        values = {about[name] for about in every}
-        if len(values) > 1 or name in ("better", "than"):
-            varying.append(name)
-        elif value := next(iter(values)):
-            shared.append(f"{name} {value}" if name in ("shift", "size", "set", "selection") else value)
-    return shared, varying
 
 
 def _notes(found: list[Judgement]) -> list[str]:
@@ -293,16 +281,13 @@ def _notes(found: list[Judgement]) -> list[str]:
             for text, seeds in side.entry.doubts.items():
                 of = f"{len(seeds)} of {len(side.entry.metrics)} runs"
                 notes.append(f"{MARK} Claim {item.number} under {item.shift}: {side}, {of}: {text}.")
-    for item in found:
-        if item.waits:
-            continue
+    for item in (item for item in found if not item.waits):
         missing = item.difference.missing if item.difference is not None else 0
-        lost = [f"{side} {side.failed}" for side in item.sides if side.failed]
-        words = [f"failed runs: {', '.join(lost)}"] if lost else []
+        lost = ", ".join(f"{side} {side.failed}" for side in item.sides if side.failed)
+        words = [f"failed runs: {lost}"] if lost else []
         words += [f"{runs} without a partner, left out: {missing}"] if missing else []
         partial = [f"{side} (seed {', '.join(map(str, side.entry.partial))})" for side in item.sides if side.entry.partial]
-        lines = ["; ".join(words)] if words else []
-        lines += [f"chosen among fewer points than planned: {'; '.join(partial)}"] if partial else []
+        lines = [*(["; ".join(words)] if words else []), *([_FEWER + "; ".join(partial)] if partial else [])]
         notes += [f"Claim {item.number} under {item.shift}: {line}." for line in lines]
     return notes
 

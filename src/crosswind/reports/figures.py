@@ -11,7 +11,7 @@ from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.charts import Figure, chart, either, layer, named_colour, number, on_ramp, text, tips
 from crosswind.reports.gather import SetDraw, ShiftDraw
 from crosswind.reports.notes import doubt_notes, with_mark
-from crosswind.reports.results import Place, Results, rule_title
+from crosswind.reports.results import Entry, PlaceResults, rule_title
 from crosswind.reports.run_tables import PARTS, Cost
 from crosswind.reports.score_tables import Ranking
 from crosswind.reports.tables import slug
@@ -87,69 +87,62 @@ def _draw_panel(
 # -- scores -------------------------------------------------------------------------------------------------------------------
 
 
-def change_map(found: Results, place: Place, reference: str) -> Figure | None:
+def change_map(at: PlaceResults) -> Figure | None:
     """Method x shift: change of accuracy against the reference, paired by seed; a frame where the interval excludes 0."""
-    shifts, methods = found.shifts(place), [name for name in found.methods(place, reference) if name != reference]
+    methods = [name for name in at.methods if name != at.reference]
     data: Rows = []
-    for shift, method, entry in found.grid(place, reference):
-        base = found.at(place).get((shift, reference))
-        difference = entry.difference(base, HEADLINE.name) if entry and method != reference else None
-        if entry is None or base is None or difference is None:
-            continue
+    for (shift, method), difference in at.differences().items():
+        entry, base = at.entries[shift, method], at.entries[shift, at.reference]
         own, other = entry.summary(HEADLINE.name), base.summary(HEADLINE.name)
-        row = {"m": method, "s": shift, "d": _six(difference.mean), "i": _interval(difference, "+"), "n": difference.n}
-        row |= {"a": own and _six(own.mean), "b": other and _six(other.mean), "x": difference.excludes_zero}
-        star = " *" if difference.excludes_zero else ""
-        data.append({**row, "t": with_mark(f"{difference.mean:+.3f}{star}", entry)})
-    if not data:
-        return None
-    told = [("d", f"change against {reference}", "+.3f"), ("i", "95% interval"), ("n", "runs")]
-    told += [("a", HEADLINE.words, ".3f"), ("b", f"{HEADLINE.words} of {reference}", ".3f")]
-    most = max(*(abs(row["d"]) for row in data), 0.05)
+        row = _cell(shift, method, entry, difference, "+", " *" if difference.excludes_zero else "")
+        data.append(row | {"a": own and _six(own.mean), "b": other and _six(other.mean), "x": difference.excludes_zero})
+    told = [("d", f"change against {at.reference}", "+.3f"), ("i", "95% interval"), ("n", "runs")]
+    told += [("a", HEADLINE.words, ".3f"), ("b", f"{HEADLINE.words} of {at.reference}", ".3f")]
     return _at_place(
         "change",
-        place,
-        f"Change of {HEADLINE.words} against {reference} on {place.set}",
-        f"Blue is above {reference}, orange below, paired by seed. A framed cell (*) has a 95% interval that excludes 0, each "
-        "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction."
-        + _doubts(found, place),
-        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: mean change of {HEADLINE.words} against {reference}, "
+        at,
+        f"Change of {HEADLINE.words} against {at.reference} on {at.place.set}",
+        f"Blue is above {at.reference}, orange below, paired by seed. A framed cell (*) has a 95% interval that excludes 0, each "
+        "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction.",
+        f"Heat map of {len(methods)} methods and {len(at.shifts)} shifts: mean change of {HEADLINE.words} against {at.reference}, "
         f"{_between(data, 'd', '+')}; {sum(row['x'] for row in data)} of {len(data)} intervals exclude 0.",
-        chart(_method_map(shifts, methods, told, diverging=True), {"rows": data}, most=most),
+        _method_map(at.shifts, methods, told, diverging=True),
+        data,
         "grid",
-        shifts,
         methods,
+        most=max(0.05, *(abs(row["d"]) for row in data)) if data else 0.05,
     )
 
 
-def worst_map(found: Results, place: Place, reference: str) -> Figure | None:
+def worst_map(at: PlaceResults) -> Figure | None:
     """Method x shift: mean over seeds of the lowest accuracy of any group."""
-    shifts, methods = found.shifts(place), found.methods(place, reference)
     data: Rows = []
-    for shift, method, entry in found.grid(place, reference):
+    for shift, method, entry in at.grid():
         summary = entry.summary(_WORST.name) if entry else None
         if entry is None or summary is None:
             continue
         scored = [item for item in entry.metrics.values() if item.get(_WORST.name) is not None]
         names = sorted({str(item["worst_group_name"]) for item in scored})
         listed = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        row = {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary), "n": summary.n, "g": listed}
-        data.append({**row, "t": with_mark(f"{summary.mean:.3f}", entry)})
-    if not data:
-        return None
+        data.append(_cell(shift, method, entry, summary) | {"g": listed})
     told = [("d", "worst group", ".3f"), ("i", "95% interval"), ("n", "runs"), ("g", "lowest in some run")]
     return _at_place(
         _WORST.slug,
-        place,
-        f"{_WORST.title} on {place.set}",
+        at,
+        f"{_WORST.title} on {at.place.set}",
         "Mean over runs of the lowest accuracy of any group; which group that is may differ between seeds. Of small groups the "
-        "lowest is low by chance alone: the table gives their rows." + _doubts(found, place),
-        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: worst group accuracy, {_between(data, 'd')}.",
-        chart(_method_map(shifts, methods, told, diverging=False), {"rows": data}, most=1.0),
+        "lowest is low by chance alone: the table gives their rows.",
+        f"Heat map of {len(at.methods)} methods and {len(at.shifts)} shifts: worst group accuracy, {_between(data, 'd')}.",
+        _method_map(at.shifts, at.methods, told, diverging=False),
+        data,
         "grid",
-        shifts,
-        methods,
+        most=1.0,
     )
+
+
+def _cell(shift: str, method: str, entry: Entry, summary: Summary, sign: str = "", star: str = "") -> dict[str, Any]:
+    words = with_mark(f"{summary.mean:{sign}.3f}{star}", entry)
+    return {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary, sign), "n": summary.n, "t": words}
 
 
 def _method_map(shifts: Sequence[str], methods: Sequence[str], told: Sequence[Any], diverging: bool) -> dict[str, Any]:
@@ -177,23 +170,20 @@ def _method_map(shifts: Sequence[str], methods: Sequence[str], told: Sequence[An
     return {"data": {"name": "rows"}, **sizes, "layer": layers}
 
 
-def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
+def seed_strips(at: PlaceResults) -> Figure | None:
     """Accuracy of every seed as a point, the mean as a tick, one panel a shift; the line is the mean of the reference."""
-    shifts, methods = found.shifts(place), found.methods(place, reference)
     data: Rows = [
         {"s": shift, "m": method, "k": str(seed), "a": _six(value)}
-        for shift, method, entry in found.grid(place, reference)
+        for shift, method, entry in at.grid()
         if entry is not None
         for seed, value in entry.values(HEADLINE.name).items()
     ]
-    if not data:
-        return None
-    y = text("m", title=None, sort=methods)
-    x = _score_axis(place, nice=True)
+    y = text("m", title=None, sort=at.methods)
     mean = number("a", aggregate="mean")
     both = (("m", "method"), ("s", "shift"))
     average = {**number("a", title="mean", format=".3f"), "aggregate": "mean"}
-    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": tips(*both, ("k", "seed"), ("a", HEADLINE.words, ".3f"))}
+    x, told = _score_axis(at, nice=True), tips(*both, ("k", "seed"), ("a", HEADLINE.words, ".3f"))
+    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": told}
     means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": [*tips(*both), average]}
     layers = [
         layer("rule", {"x": mean, "color": named_colour("quiet")}, where="datum.m === reference", strokeDash=[3, 3]),
@@ -202,35 +192,32 @@ def seed_strips(found: Results, place: Place, reference: str) -> Figure | None:
     ]
     return _at_place(
         "seeds",
-        place,
-        f"{HEADLINE.title} of every seed on {place.set}",
-        f"A point is one seed, the tick the mean over seeds, the dashed line the mean of {reference}." + _doubts(found, place),
-        f"Strip plots of {HEADLINE.words}, {len(methods)} methods under {len(shifts)} shifts, {len(data)} runs, "
+        at,
+        f"{HEADLINE.title} of every seed on {at.place.set}",
+        f"A point is one seed, the tick the mean over seeds, the dashed line the mean of {at.reference}.",
+        f"Strip plots of {HEADLINE.words}, {len(at.methods)} methods under {len(at.shifts)} shifts, {len(data)} runs, "
         f"{_between(data, 'a')}.",
-        chart(_panel_a_shift({"layer": layers}, shifts, 17), {"rows": data}, reference=reference),
+        _panel_a_shift({"layer": layers}, at.shifts, 17),
+        data,
         "wrap",
-        shifts,
-        methods,
+        reference=at.reference,
     )
 
 
-def rule_dots(found: Results, places: Sequence[Place], reference: str) -> Figure | None:
+def rule_dots(places: Sequence[PlaceResults]) -> Figure | None:
     """Mean accuracy by selection rule, one panel a shift. `places` are one place under several rules."""
-    place, rules = places[0], [rule_title(place.rule) for place in places]
-    shifts, methods = found.shifts(place), found.methods(place, reference)
+    at, rules = places[0], [rule_title(at.place.rule) for at in places]
     data: Rows = [
         {"s": shift, "m": method, "u": rule, "a": _six(summary.mean), "i": _interval(summary), "n": summary.n}
         for other, rule in zip(places, rules, strict=True)
-        for (shift, method), entry in found.at(other).items()
+        for (shift, method), entry in other.entries.items()
         if (summary := entry.summary(HEADLINE.name)) is not None
     ]
-    if not data:
-        return None
     rule = text("u", title="rule", sort=rules, scale={"domain": rules})
     told = (("a", f"mean {HEADLINE.words}", ".3f"), ("i", "95% interval"), ("n", "seeds"))
     encoding = {
-        "x": _score_axis(place),
-        "y": text("m", title=None, sort=methods),
+        "x": _score_axis(at),
+        "y": text("m", title=None, sort=at.methods),
         # Rules often choose the same step: side by side, so that none hides another.
         "yOffset": text("u", sort=rules),
         "color": {**rule, "legend": {"orient": "top"}},
@@ -240,20 +227,19 @@ def rule_dots(found: Results, places: Sequence[Place], reference: str) -> Figure
     points = layer("point", encoding, filled=True, size=45, opacity=0.85)
     return _at_place(
         "rules",
-        place._replace(rule=""),
-        f"Selection rules side by side on {place.set}",
+        at,
+        f"Selection rules side by side on {at.place.set}",
         f"Mean {HEADLINE.words} over seeds, by the rule that chooses the step. The intervals are in the table and on hover.",
-        f"Dot plots of mean {HEADLINE.words} by selection rule ({', '.join(rules)}), {len(methods)} methods under {len(shifts)} "
-        "shifts.",
-        chart(_panel_a_shift(points, shifts, max(20, 8 + 7 * len(rules))), {"rows": data}),
+        f"Dot plots of mean {HEADLINE.words} by selection rule ({', '.join(rules)}), {len(at.methods)} methods under "
+        f"{len(at.shifts)} shifts.",
+        _panel_a_shift(points, at.shifts, max(20, 8 + 7 * len(rules))),
+        data,
         "wrap",
-        shifts,
-        methods,
     )
 
 
-def _score_axis(place: Place, **scale: Any) -> dict[str, Any]:
-    title = f"{HEADLINE.words} on {place.set}"
+def _score_axis(at: PlaceResults, **scale: Any) -> dict[str, Any]:
+    title = f"{HEADLINE.words} on {at.place.set}"
     return number("a", title=title, scale={"zero": False, **scale, "padding": 6}, axis={"tickCount": 4})
 
 
@@ -263,12 +249,33 @@ def _panel_a_shift(view: dict[str, Any], shifts: Sequence[str], step: int) -> di
     return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {**view, **sizes}}
 
 
+def _at_place(
+    what: str,
+    at: PlaceResults,
+    title: str,
+    caption: str,
+    description: str,
+    view: dict[str, Any],
+    data: Rows,
+    fit: str,
+    methods: Sequence[str] = (),
+    **params: Any,
+) -> Figure | None:
+    """A figure of one place; None without data. Captions end with what runs told of themselves, but where rules are compared."""
+    if not data:
+        return None
+    compared = what == "rules"
+    name = "-".join(filter(None, (what, *(at.place._replace(rule="") if compared else at.place))))
+    caption = " ".join([caption, *([] if compared else doubt_notes(at))])
+    spec = chart(view, {"rows": data}, **params)
+    return Figure(name, title, caption, description, spec, fit, len(at.shifts), _room(methods or at.methods))
+
+
 def rank_dots(item: Ranking) -> Figure:
     """How often each method had which rank, and its mean rank."""
-    methods = [name for name, _ in sorted(item.ranks.mean.items(), key=lambda pair: pair[1])]
+    methods, ranks, last = item.methods, item.ranks, len(item.methods)
     spread = [{"m": name, "k": rank, "c": count} for name in methods for rank, count in sorted(item.counts[name].items())]
-    means = [{"m": name, "k": _six(float(item.ranks.mean[name]))} for name in methods]
-    last = len(methods)
+    means = [{"m": name, "k": _six(float(ranks.mean[name]))} for name in methods]
     scale = {"domain": [1, max(2, last)], "padding": 16}  # pixels: half of the largest circle, and the end of the axis
     ticks = list(range(1, last + 1)) if last <= 10 else [1, *range(5, last + 1, 5)]
     where = {
@@ -280,13 +287,12 @@ def rank_dots(item: Ranking) -> Figure:
     dots = {**where, "size": area, "color": named_colour("accent"), "tooltip": told}
     mean = {**where, "color": named_colour("ink"), "tooltip": tips(("m", "method"), ("k", "mean rank", ".3f"))}
     layers = [layer("circle", dots, data="spread", opacity=0.45), layer("tick", mean, data="means", thickness=2, size=20)]
+    listed = ", ".join(f"{name} {ranks.mean[name]:.2f}" for name in methods)
     return Figure(
         f"ranks-{item.set}-{item.rule}",
         f"Ranks by {HEADLINE.words} on {item.set}, selection {item.rule}",
         "The area of a circle is the number of blocks with that rank, the tick the mean rank. Blocks are not independent.",
-        f"Mean ranks over {item.ranks.blocks} blocks: "
-        + ", ".join(f"{name} {item.ranks.mean[name]:.2f}" for name in methods)
-        + ".",
+        f"Mean ranks over {ranks.blocks} blocks: {listed}.",
         chart({"width": 460, "height": {"step": 28}, "layer": layers}, {"spread": spread, "means": means}),
         "bars",
         names=_room(methods),
@@ -300,33 +306,36 @@ def time_bars(items: Sequence[Cost]) -> Figure | None:
         return None
     several = len({(item.data, item.model) for item in items}) > 1
     names = [f"{item.method} ({item.data}, {item.model})" if several else item.method for item in items]
-    parts = list(PARTS.values())
-    data: Rows = []
-    for name, item in zip(names, items, strict=True):
-        whole = {"m": name, "l": _six(item.least), "h": _six(item.most), "n": item.runs}
-        for position, (part, title) in enumerate(PARTS.items()):
-            if share := item.shares.get(part):
-                data.append({**whole, "p": title, "o": position, "a": _six(share * item.mean), "s": _six(share)})
-    present = [part for part in parts if any(row["p"] == part for row in data)]
+    data: Rows = [
+        {"m": name, "l": _six(item.least), "h": _six(item.most), "n": item.runs}
+        | {"p": title, "o": position, "a": _six(share * item.mean), "s": _six(share)}
+        for name, item in zip(names, items, strict=True)
+        for position, (part, title) in enumerate(PARTS.items())
+        if (share := item.shares[part])
+    ]
     told = (("m", "method"), ("p", "part"), ("a", "mean seconds", ".2f"), ("s", "share", ".1%"))
-    whole_told = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))
+    whole = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))
+    parts = list(PARTS.values())
+    present = [part for part in parts if any(row["p"] == part for row in data)]
     legend = {"orient": "top", "title": None, "columns": 4, "values": present}
     encoding = {
-        "y": text("m", title=None, sort=names, axis={"labelLimit": 220}),
         "x": number("a", title="mean seconds a run", stack="zero"),
         "order": number("o"),
         "color": text("p", scale={"domain": parts, "range": "ordinal"}, legend=legend),
-        "tooltip": tips(*told, *whole_told),
+        "tooltip": tips(*told, *whole),
     }
     listed = [f"{name} {item.mean:.1f}" for name, item in zip(names[:12], items, strict=False)]
-    return Figure(
+    return _bars(
         "time",
         "What the seconds of a run went on",
         "Means over the runs that are done; the quickest and the slowest are in the table.",
         f"Stacked bars of mean seconds a run, by what they went on: {', '.join(listed)}.",
-        chart({"width": 460, "height": {"step": 26}, **layer("bar", encoding, data="rows", height=14)}, {"rows": data}),
-        "bars",
-        names=_room(names),
+        encoding,
+        data,
+        names,
+        width=460,
+        step=26,
+        height=14,
     )
 
 
@@ -335,38 +344,31 @@ def bars(title: str, item: Bars) -> Figure:
     names = list(item.values)[:BARS]
     data = [{"m": name, "a": _six(item.values[name])} for name in names]
     left_out = f"The first {BARS} of {len(item.values)} are drawn." if len(item.values) > BARS else ""
-    encoding = {
-        "y": text("m", title=None, sort=names, axis={"labelLimit": 220}),
-        "x": number("a", title=item.unit),
-        "color": named_colour("accent"),
-        "tooltip": tips(("m", "name"), ("a", item.unit, ".4g")),
-    }
-    listed = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:12])
-    view = {"width": 300, "height": {"step": 18}, **layer("bar", encoding, data="rows", height=11)}
+    told = tips(("m", "name"), ("a", item.unit, ".4g"))
+    encoding = {"x": number("a", title=item.unit), "color": named_colour("accent"), "tooltip": told}
     caption = " ".join(filter(None, (item.caption, left_out)))
-    return Figure(slug(title), title, caption, f"Bars: {listed}.", chart(view, {"rows": data}), "bars", names=_room(names))
+    listed = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:12])
+    return _bars(slug(title), title, caption, f"Bars: {listed}.", encoding, data, names, width=300, step=18, height=11)
 
 
-# -- parts --------------------------------------------------------------------------------------------------------------------
-
-
-def _at_place(
-    what: str,
-    place: Place,
+def _bars(
+    name: str,
     title: str,
     caption: str,
     description: str,
-    spec: dict[str, Any],
-    fit: str,
-    shifts: Sequence[str],
-    methods: Sequence[str],
+    encoding: dict[str, Any],
+    data: Rows,
+    names: Sequence[str],
+    width: int,
+    step: int,
+    height: int,
 ) -> Figure:
-    return Figure("-".join(filter(None, (what, *place))), title, caption, description, spec, fit, len(shifts), _room(methods))
+    encoding = {"y": text("m", title=None, sort=names, axis={"labelLimit": 220}), **encoding}
+    view = {"width": width, "height": {"step": step}, **layer("bar", encoding, data="rows", height=height)}
+    return Figure(name, title, caption, description, chart(view, {"rows": data}), "bars", names=_room(names))
 
 
-def _doubts(found: Results, place: Place) -> str:
-    """The sentences that runs told of themselves, as the end of a caption."""
-    return "".join(f" {note}" for note in doubt_notes(found, place))
+# -- parts --------------------------------------------------------------------------------------------------------------------
 
 
 def _interval(summary: Summary, sign: str = "") -> str:
@@ -374,7 +376,7 @@ def _interval(summary: Summary, sign: str = "") -> str:
 
 
 def _between(data: Rows, field: str, sign: str = "") -> str:
-    values = [row[field] for row in data]
+    values = [row[field] for row in data] or [0.0]
     return f"between {min(values):{sign}.3f} and {max(values):{sign}.3f}"
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.evaluation.compare import Difference, benjamini_hochberg, holm, paired, seeds_to_tell
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.notes import MARK, at_chance, doubt_notes
-from crosswind.reports.results import Entry, Place, Results
+from crosswind.reports.results import Entry, Place, PlaceResults
 
 if TYPE_CHECKING:
     from crosswind.reports.claims import Judgement
@@ -126,13 +126,8 @@ class Findings:
 
 def find(study: StudyRecord) -> Findings | None:
     """What a study found on its test sets by the first of its selection rules; None where nothing can be compared."""
-    rule = study.rules[0]
-    places = [place for place in study.tables if place.rule == rule]
-    items: list[Finding] = []
-    unshifted = [name for name, parts in study.resolved["shifts"].items() if not parts]
-    for place in places:
-        items += _costs(study.found, place, study.reference, unshifted, study.resolved)
-        items += _effects(study.found, place, study.reference)
+    places = [at for at in study.places if at.place.rule == study.rules[0]]
+    items = [item for at in places for item in (*_costs(at, study.resolved), *_effects(at))]
     if not items:
         return None
     multiplicity = str(study.resolved.get("multiplicity", "holm"))
@@ -142,18 +137,17 @@ def find(study: StudyRecord) -> Findings | None:
     return Findings(_intro(study, items, multiplicity, len(known)), items, list(_parts(study, places, items)))
 
 
-def _costs(
-    found: Results, place: Place, reference: str, unshifted: Sequence[str], resolved: Mapping[str, Any]
-) -> Iterator[Finding]:
-    law = resolved["sets"].get(place.set, {}).get("law")
+def _costs(at: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[Finding]:
+    unshifted = [name for name, parts in resolved["shifts"].items() if not parts]
+    law = resolved["sets"].get(at.place.set, {}).get("law")
     if not unshifted or law != "uniform":  # rows of another law may be others under each shift
         return
-    base = found.at(place).get((unshifted[0], reference))
-    for shift in found.shifts(place):
-        entry = found.at(place).get((shift, reference))
+    base = at.entries.get((unshifted[0], at.reference))
+    for shift in at.shifts:
+        entry = at.entries.get((shift, at.reference))
         if shift not in unshifted and entry is not None and base is not None:
-            alike = _grouped_by(entry) == _grouped_by(base)
-            yield from _compared(COST, place, shift, reference, unshifted[0], entry, base, _METRICS if alike else _METRICS[:1])
+            metrics = _METRICS if _grouped_by(entry) == _grouped_by(base) else _METRICS[:1]
+            yield from _compared(COST, at.place, shift, at.reference, unshifted[0], entry, base, metrics)
 
 
 def _grouped_by(entry: Entry) -> set[tuple[str, ...]]:
@@ -162,11 +156,11 @@ def _grouped_by(entry: Entry) -> set[tuple[str, ...]]:
     return {tuple(re.findall(r"(?:^|, )([^=,]+)=", name)) for name in names}
 
 
-def _effects(found: Results, place: Place, reference: str) -> Iterator[Finding]:
-    for shift, method, entry in found.grid(place, reference):
-        base = found.at(place).get((shift, reference))
-        if method != reference and entry is not None and base is not None:
-            yield from _compared(EFFECT_OF, place, shift, method, reference, entry, base, _METRICS)
+def _effects(at: PlaceResults) -> Iterator[Finding]:
+    for shift, method, entry in at.grid():
+        base = at.entries.get((shift, at.reference))
+        if method != at.reference and entry is not None and base is not None:
+            yield from _compared(EFFECT_OF, at.place, shift, method, at.reference, entry, base, _METRICS)
 
 
 def _compared(
@@ -200,14 +194,14 @@ def _intro(study: StudyRecord, items: Sequence[Finding], multiplicity: str, fami
     return f"Findings of {study.name} ({seeds}; points are percentage points; [95% interval]; {judged}).{missing}{oracle}"
 
 
-def _parts(study: StudyRecord, places: Sequence[Place], items: Sequence[Finding]) -> Iterator[tuple[str, list[str]]]:
-    where = _where(places)
+def _parts(study: StudyRecord, places: Sequence[PlaceResults], items: Sequence[Finding]) -> Iterator[tuple[str, list[str]]]:
+    where = _where([at.place for at in places])
     reference = study.reference
     costs, effects = (_together(item for item in items if item.kind == kind) for kind in (COST, EFFECT_OF))
     if costs:
         without = sorted({f"{group[0].base:.1%}" for group in costs if group[0].metric == HEADLINE.name})
         right = f" (right on {' to '.join(dict.fromkeys((without[0], without[-1])))} without a shift)" if without else ""
-        said = [where(group[0]) + _cost(group, study, reference) for group in costs if any(item.told for item in group)]
+        said = [where(group[0]) + _cost(group, study) for group in costs if any(item.told for item in group)]
         yield f"What each shift costs {reference}{right}", said or ["No cost could be told."]
     if effects:
         said = [where(group[0]) + _effect(group, reference) for group in effects if any(item.told for item in group)]
@@ -228,7 +222,7 @@ def _parts(study: StudyRecord, places: Sequence[Place], items: Sequence[Finding]
     if open_:
         number = sum(not item.told for item in items)
         yield f"What could not be told ({number} of {len(items)})", [where(item) + _open(item) for item in open_]
-    doubts = dict.fromkeys(line for place in places for line in doubt_notes(study.found, place))
+    doubts = dict.fromkeys(line for at in places for line in doubt_notes(at))
     if doubts:
         yield "Rows that doubt themselves", list(doubts)
 
@@ -261,10 +255,10 @@ def _together(items: Iterable[Finding]) -> list[list[Finding]]:
     return sorted(groups.values(), key=lambda group: -max((abs(item.difference.mean) for item in group if item.told), default=0.0))
 
 
-def _cost(group: Sequence[Finding], study: StudyRecord, reference: str) -> str:
+def _cost(group: Sequence[Finding], study: StudyRecord) -> str:
     told = [item for item in group if item.told]
-    entry = study.found.at(told[0].place)[told[0].shift, reference]
-    end = f"; {reference} is then no better than guessing" if at_chance(entry, HEADLINE.name) else ""
+    entry = study.found.places[told[0].place].entries[told[0].shift, told[0].method]
+    end = f"; {told[0].method} is then no better than guessing" if at_chance(entry, HEADLINE.name) else ""
     return f"{told[0].shift} {_changes(told, 'costs', 'gives')}{end}.{_mark(told[0])}"
 
 

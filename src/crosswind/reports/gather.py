@@ -9,7 +9,7 @@ import gc
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +19,9 @@ from crosswind.core.errors import StoreError, one_line, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.findings import Findings, find
-from crosswind.reports.results import Place, Results, arrange
+from crosswind.reports.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.run_tables import costs, run_table, time_table
-from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables, shown_places
+from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Table
 from crosswind.studies.artifacts import artifact_folder
 
@@ -110,9 +110,14 @@ class StudyRecord:
         return [str(rule) for rule in self.resolved["selection"]]
 
     @cached_property
+    def places(self) -> list[PlaceResults]:
+        """The places that are shown."""
+        return self.found.shown(self.rules)
+
+    @cached_property
     def tables(self) -> dict[Place, dict[str, Table]]:
         """The tables of every place that is shown, by what they are about; made once, for the text and for the page."""
-        return {place: place_tables(self.found, place, self.reference) for place in shown_places(self.found, self.rules)}
+        return {at.place: place_tables(at) for at in self.places}
 
     @cached_property
     def claims(self) -> list[Judgement]:
@@ -130,7 +135,7 @@ class StudyRecord:
         tables = self.text_tables()
         if self.findings is None:
             return "\n\n".join(table.to_text() for table in tables)
-        shown = overview(self.found, next(iter(self.tables)), self.reference)
+        shown = overview(self.places[0])
         text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)])
         return f"{text}\nAll {len(tables)} tables: --tables all, or the page.\n"
 
@@ -149,10 +154,8 @@ class StudyRecord:
     def number_tables(self, every: bool) -> list[Table]:
         """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
         with damage_named(self.store, self.name):
-            more: list[Table | None] = []
-            if every:
-                more = [claim_number_table(self.name, self.claims), estimate_table(self.found, self.reference, self.rules)]
-            return [number_table(self.found, self.reference, self.rules), *(table for table in more if table is not None)]
+            more = (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules)) if every else ()
+            return [number_table(self.found, self.rules), *(table for table in more if table is not None)]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
@@ -161,11 +164,10 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         entry, runs = store.study(study), store.runs(study)
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
-        results = arrange(store.results(study, without=("groups",), runs=shown_runs))
-        read = _read_draws(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study))
-        exhibits = _read_exhibits(store, study, shown_runs, read[2]) if draws else []
-        about = (entry["given"], entry["resolved"], entry["created"])
-        return StudyRecord(store.name, study, *about, results, runs, store.versions(study), *read, exhibits)
+        results = arrange(store.results(study, without=("groups",), runs=shown_runs), str(entry["resolved"]["reference"]))
+        about = (entry["given"], entry["resolved"], entry["created"], results, runs, store.versions(study))
+        read = _read_files(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study), [])
+        return StudyRecord(store.name, study, *about, *read)
 
 
 @contextmanager
@@ -191,63 +193,56 @@ def damage_named(store: str, study: str) -> Iterator[None]:
         raise StoreError(f"{store} is damaged: the study {shown(study)} cannot be put in tables: {cause}") from error
 
 
-# -- draws --------------------------------------------------------------------------------------------------------------------
+# -- files of runs ------------------------------------------------------------------------------------------------------------
 
 
-def _read_draws(
+def _read_files(
     store: Store, study: str, resolved: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
-) -> tuple[list[ShiftDraw], int, dict[str, list[str]]]:
-    """The draws of a study, the number of those left out, and what is wrong with files, by run.
+) -> tuple[list[ShiftDraw], int, dict[str, list[str]], list[Shown]]:
+    """The draws of a study, the number of those left out, what is wrong with files, by run, and exhibits.
 
     Of each draw the first run of the plan that is done is read. A draw is left out where no run is done, where its file is gone or
-    damaged, and beyond `MAX_DRAWS`.
+    damaged, and beyond `MAX_DRAWS`. Exhibits are those of the first run that has some of every data set, shift, size, model and
+    method, at most `MAX_EXHIBITS`.
     """
-    candidates: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    candidates: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for run in runs:
-        labels = run["labels"]
-        candidates.setdefault((str(labels["data"]), str(labels["shift"]), str(labels["size"])), []).append(run)
+        candidates.setdefault(_labels(run, "data", "shift", "size"), []).append(run)
     try:
         out = store.out
-    except StoreError:  # a database without its folder: everything but the draws can be shown
-        return [], len(candidates), {}
+    except StoreError:  # a database without its folder: everything but what files hold can be shown
+        return [], len(candidates), {}, []
     files, damaged = store.files(study), store.damaged(study)
     draws: list[ShiftDraw] = []
-    for (data, shift, size), some in list(candidates.items())[:MAX_DRAWS]:
-        done = [run for run in some if run["status"] in ("finished", "diverged")]
-        if not done:
+    for named, some in list(candidates.items())[:MAX_DRAWS]:
+        done = next((run for run in some if run["status"] in ("finished", "diverged")), None)
+        if done is None:
             continue
-        key, seed = str(done[0]["key"]), int(done[0]["labels"]["seed"])
+        key = str(done["key"])
         if key not in damaged and (listed := files.get(key)) is not None:
             faults = store.faults(key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True)
             damaged.update({key: faults} if faults else {})
         if key not in damaged:
-            draw = _read(artifact_folder(out, key) / REPORT, data, shift, size, seed, resolved["data"].get(data, {}))
+            seed, entry = int(done["labels"]["seed"]), resolved["data"].get(named[0], {})
+            draw = _read_draw(artifact_folder(out, key) / REPORT, *named, seed=seed, entry=entry)
             draws += [draw] if draw else []
-    return draws, len(candidates) - len(draws), damaged
-
-
-def _read_exhibits(store: Store, study: str, runs: Sequence[Mapping[str, Any]], damaged: Mapping[str, list[str]]) -> list[Shown]:
-    """What the first finished run of every data set, shift, size, model and method left to be looked at; at most `MAX_EXHIBITS`."""
-    try:
-        out = store.out
-    except StoreError:
-        return []
-    files = store.files(study)
-    found: dict[tuple[str, ...], Shown] = {}
+    exhibits: dict[tuple[str, ...], Shown] = {}
     for run in runs:
-        key, labels = str(run["key"]), run["labels"]
-        data, size, model, shift, method = named = tuple(str(labels[name]) for name in ("data", "size", "model", "shift", "method"))
-        if named in found or len(found) == MAX_EXHIBITS or key in damaged or FILE not in (files.get(key) or {}):
-            continue
-        try:
-            exhibits = read_exhibits(artifact_folder(out, key))
-            found[named] = Shown(data, size, model, shift, method, int(labels["seed"]), exhibits)
-        except (OSError, ValueError):  # damaged: the rest of the page can be shown, and `crosswind check` names the file
-            continue
-    return list(found.values())
+        key, named = str(run["key"]), _labels(run, "data", "size", "model", "shift", "method")
+        if len(exhibits) < MAX_EXHIBITS and named not in exhibits and key not in damaged and FILE in (files.get(key) or {}):
+            # A damaged file leaves its exhibits out; `crosswind check` names it.
+            data, size, model, shift, method = named
+            with suppress(OSError, ValueError):
+                made = read_exhibits(artifact_folder(out, key))
+                exhibits[named] = Shown(data, size, model, shift, method, int(run["labels"]["seed"]), made)
+    return draws, len(candidates) - len(draws), damaged, list(exhibits.values())
 
 
-def _read(path: Path, data: str, shift: str, size: str, seed: int, entry: Mapping[str, Any]) -> ShiftDraw | None:
+def _labels(run: Mapping[str, Any], *names: str) -> tuple[str, ...]:
+    return tuple(str(run["labels"][name]) for name in names)
+
+
+def _read_draw(path: Path, data: str, shift: str, size: str, *, seed: int, entry: Mapping[str, Any]) -> ShiftDraw | None:
     try:
         label, listed = str(entry["label"]), entry["attributes"]
         attributes = list(dict.fromkeys(map(str, listed.values() if isinstance(listed, Mapping) else listed)))
@@ -290,7 +285,7 @@ def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
     out = []
     for attribute, cells in drawn.tables.items():
         labels, values = (list(dict.fromkeys(pair[side] for pair in cells)) for side in (0, 1))
-        rows = tuple((name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)) for name in labels)
+        rows = [[name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)] for name in labels]
         title = f"Rows by {label} and {attribute}: planned / realised"
         out.append(Table(f"cells-{attribute}", title, (label, *(f"{attribute}={value}" for value in values)), rows))
     return out

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 
 from crosswind.evaluation.compare import Seeds, t_quantile
 from crosswind.evaluation.metrics import HEADLINE, METRICS
-from crosswind.reports.results import LEVEL, Entry, Place, Results, choosing_rule
+from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
 from crosswind.reports.tables import Cell
 from crosswind.training.selection import ORACLES
 
@@ -15,74 +16,62 @@ MARK = "†"
 """Stands behind every number of which a run told its reader to doubt it."""
 
 
-def interval_note(layouts: Counter[tuple[int, int]]) -> str:
+def interval_note(layouts: Collection[tuple[int, int]]) -> str:
     """What the interval is, and how wide that makes it for the fewest seeds of a table.
 
-    `layouts`: cells by the number of split seeds and of runs.
+    `layouts`: the number of split seeds and of runs of each cell.
     """
     if not layouts:
         return "low and high bound a 95% interval of the mean over seeds, and over split seeds where there are several."
-    if any(splits > 1 for splits, _ in layouts):
-        return _crossed_note(layouts)
-    several = sorted({n for _, n in layouts if n > 1}, reverse=True)
+    several = sorted({layout for layout in layouts if layout[1] > 1}, reverse=True)
     if not several:
         return "One seed: a single run each, without an interval. What is chance cannot be told from what is not."
-    reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for n in several)
-    text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
-    text += " So few show only effects far larger than the spread between seeds." if several[-1] < 4 else ""
-    return text + (" A value without ± has one seed." if any(n == 1 for _, n in layouts) else "")
+    crossed = any(splits > 1 for splits, _ in several)
+    if crossed:
+        shapes = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in several)
+        text = f"± is half of a 95% interval of the mean over {shapes}: both are random effects, crossed, so that it covers the "
+        text += "choice of test rows from this data set too."
+        few = min(splits for splits, _ in several)
+        text += f" Of {few} split seeds little is learnt about their spread, so the interval is wide." if few < 4 else ""
+    else:
+        reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for _, n in several)
+        text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
+        text += " So few show only effects far larger than the spread between seeds." if several[-1][1] < 4 else ""
+    single = f" A value without ± has one {'run' if crossed else 'seed'}."
+    return text + (single if any(n == 1 for _, n in layouts) else "")
 
 
-def _crossed_note(layouts: Counter[tuple[int, int]]) -> str:
-    shapes = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in sorted(layouts, reverse=True) if n > 1)
-    few = min(splits for splits, n in layouts if n > 1)
-    text = (
-        f"± is half of a 95% interval of the mean over {shapes}: both are random effects, crossed, so that it covers the choice of "
-        "test rows from this data set too."
-    )
-    if few < 4:
-        text += f" Of {few} split seeds little is learnt about their spread, so the interval is wide."
-    return text + (" A value without ± has one run." if any(n == 1 for _, n in layouts) else "")
-
-
-def seeds_note(found: Results, place: Place) -> str:
+def seeds_note(at: PlaceResults) -> str:
     """How many seeds the cells of a place have, and what seeds redraw; nothing where every cell has one."""
-    counts = {f"{method} under {shift}": len(entry.metrics) for (shift, method), entry in found.at(place).items()}
+    counts = {f"{method} under {shift}": len(entry.metrics) for (shift, method), entry in at.entries.items()}
+    if set(counts.values()) == {1}:
+        return ""
     usual = Counter(counts.values()).most_common(1)[0][0]
     odd = [f"{where} {n}" for where, n in counts.items() if n != usual]
     but = f", but {', '.join(odd)}" if odd else ""
-    if set(counts.values()) == {1}:
-        return ""
-    if any(isinstance(key, Seeds) for entry in found.at(place).values() for key in entry.metrics):
-        left = [
-            f"{method} under {shift} {summary.left_out}"
-            for (shift, method), entry in found.at(place).items()
-            if (summary := entry.summary(HEADLINE.name)) is not None and summary.left_out
-        ]
-        return (
-            f"{usual} runs each{but}: every split seed with every seed. A split seed deals all rows anew, those for testing too; a "
-            "seed redraws the network's start and the order of batches, and training and validation rows as far as the draw leaves "
-            f"a choice{_shared(found, place)}. All split seeds deal the rows of one data set: the interval does not cover its "
-            "choice."
-        ) + (f" Left out, since their split seed or seed lacks runs: {', '.join(left)}." if left else "")
-    return (
-        f"{usual} seed{'s' if usual != 1 else ''} each{but}. Seeds redraw the network's start and the order of batches, and "
-        f"training and validation rows as far as the draw leaves a choice{_shared(found, place)}. The test rows stay the same, so "
-        "the interval does not cover their choice; with several split_seeds it does."
-    )
-
-
-def _shared(found: Results, place: Place) -> str:
-    """The share of the training rows that two seeds are expected to have in common, by shift; nothing for older stores."""
-    shares = {}
-    for (shift, _), entry in found.at(place).items():
+    # The share of the training rows that two seeds are expected to have in common; older stores do not have it.
+    shared = {}
+    for (shift, _), entry in at.entries.items():
         if values := list(entry.values("train_shared").values()):
-            shares[shift] = f"{sum(values) / len(values):.2f}"
-    if not shares:
-        return ""
-    alike = len(set(shares.values())) == 1
-    one = next(iter(shares.values())) if alike else ", ".join(f"{name} {share}" for name, share in shares.items())
-    return f" (share of the training rows that two seeds are expected to have in common: {one})"
+            shared[shift] = f"{sum(values) / len(values):.2f}"
+    alike = len(set(shared.values())) == 1
+    told = next(iter(shared.values())) if alike else ", ".join(f"{name} {share}" for name, share in shared.items())
+    redraws = "the network's start and the order of batches, and training and validation rows as far as the draw leaves a choice"
+    redraws += f" (share of the training rows that two seeds are expected to have in common: {told})" if shared else ""
+    if not any(isinstance(key, Seeds) for entry in at.entries.values() for key in entry.metrics):
+        return (
+            f"{usual} seed{'s' if usual != 1 else ''} each{but}. Seeds redraw {redraws}. The test rows stay the same, so the "
+            "interval does not cover their choice; with several split_seeds it does."
+        )
+    left = [
+        f"{method} under {shift} {summary.left_out}"
+        for (shift, method), entry in at.entries.items()
+        if (summary := entry.summary(HEADLINE.name)) is not None and summary.left_out
+    ]
+    return (
+        f"{usual} runs each{but}: every split seed with every seed. A split seed deals all rows anew, those for testing too; a "
+        f"seed redraws {redraws}. All split seeds deal the rows of one data set: the interval does not cover its choice."
+    ) + (f" Left out, since their split seed or seed lacks runs: {', '.join(left)}." if left else "")
 
 
 def chance_level(entry: Entry, metric: str) -> float | None:
@@ -122,22 +111,22 @@ def chance_words(entry: Entry, metric: str) -> str:
     return f"below chance here (guessing reaches {level}): it is misled, and a method that only guessed would gain on it too"
 
 
-def chance_notes(found: Results, place: Place, reference: str, metric: str) -> list[str]:
+def chance_notes(at: PlaceResults, metric: str) -> list[str]:
     """Under which shifts the reference is no better than guessing, so that a difference to it says little of robustness."""
     under: dict[str, list[str]] = {}
-    for shift in found.shifts(place):
-        entry = found.at(place).get((shift, reference))
+    for shift in at.shifts:
+        entry = at.entries.get((shift, at.reference))
         if entry is not None and (words := chance_words(entry, metric)):
             under.setdefault(words, []).append(shift)
-    return [f"Under {', '.join(shifts)} the reference {reference} is {words}." for words, shifts in under.items()]
+    return [f"Under {', '.join(shifts)} the reference {at.reference} is {words}." for words, shifts in under.items()]
 
 
-def set_notes(found: Results, place: Place) -> list[str]:
+def set_notes(at: PlaceResults) -> list[str]:
     """How many rows the evaluation set has."""
-    rows = {shift: largest(entry, "n") for (shift, _), entry in found.at(place).items() if entry.metrics}
+    rows = {shift: entry.largest("n") for (shift, _), entry in at.entries.items() if entry.metrics}
     if len(set(rows.values())) == 1:
-        return [f"The set {place.set} has {next(iter(rows.values()))} rows."]
-    return [f"Rows of the set {place.set}: {', '.join(f'{shift} {n}' for shift, n in rows.items())}."] if rows else []
+        return [f"The set {at.place.set} has {next(iter(rows.values()))} rows."]
+    return [f"Rows of the set {at.place.set}: {', '.join(f'{shift} {n}' for shift, n in rows.items())}."] if rows else []
 
 
 def rule_notes(place: Place, grid: bool) -> list[str]:
@@ -160,30 +149,29 @@ def oracle_notes(place: Place) -> list[str]:
     return notes
 
 
-def points_tried(found: Results, place: Place, reference: str) -> tuple[dict[str, Cell], list[str]]:
+def points_tried(at: PlaceResults) -> tuple[dict[str, Cell], list[str]]:
     """Points tried by each method (empty where nobody searched), and a warning where they differ from the reference's."""
-    tried: dict[str, set[int]] = {}
-    for (_, method), entry in found.at(place).items():
-        tried.setdefault(method, set()).add(entry.tried)
-    if all(counts == {1} for counts in tried.values()):
+    tried: dict[str, set[int]] = {method: set() for method in at.methods}
+    for (_, method), entry in at.entries.items():
+        tried[method].add(entry.tried)
+    if all(counts <= {1} for counts in tried.values()):
         return {}, []
-    shown: dict[str, Cell] = {}
-    for method in found.methods(place, reference):
-        counts = sorted(tried.get(method, ()))
-        shown[method] = None if not counts else counts[0] if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-    own = shown.get(reference)
-    other = [f"{method} {count}" for method, count in shown.items() if count not in (own, None)]
-    if not other:
-        return shown, []
-    return shown, [
-        f"WARNING: not all methods tried as many points as {reference} ({own if own is not None else 'none'}): {', '.join(other)}. "
-        "The best of more points is higher by chance alone."
-    ]
+    shown: dict[str, Cell] = {
+        method: None if not counts else min(counts) if len(counts) == 1 else f"{min(counts)}-{max(counts)}"
+        for method, counts in tried.items()
+    }
+    own = shown.get(at.reference)
+    other = ", ".join(f"{method} {count}" for method, count in shown.items() if count not in (own, None))
+    warning = (
+        f"WARNING: not all methods tried as many points as {at.reference} ({own if own is not None else 'none'}): {other}. The "
+        "best of more points is higher by chance alone."
+    )
+    return shown, [warning] if other else []
 
 
-def entry_notes(found: Results, place: Place) -> list[str]:
+def entry_notes(at: PlaceResults) -> list[str]:
     """The runs that diverged, chose among fewer points than planned, or are left out."""
-    unscored = f"Left out, since the set {choosing_rule(place.rule).set} that chooses the point was not scored"
+    unscored = f"Left out, since the set {choosing_rule(at.place.rule).set} that chooses the point was not scored"
     notes = []
     for name, words in (
         ("diverged", "Diverged, and counted as scored"),
@@ -192,7 +180,7 @@ def entry_notes(found: Results, place: Place) -> list[str]:
     ):
         listed = [
             f"{method} under {shift} (seed {', '.join(map(str, seeds))})"
-            for (shift, method), entry in found.at(place).items()
+            for (shift, method), entry in at.entries.items()
             if (seeds := getattr(entry, name))
         ]
         notes += [f"{words}: {'; '.join(listed)}."] if listed else []
@@ -204,15 +192,10 @@ def with_mark(text: str, *entries: Entry | None) -> str:
     return f"{text} {MARK}" if any(entry is not None and entry.doubts for entry in entries) else text
 
 
-def doubt_notes(found: Results, place: Place) -> list[str]:
+def doubt_notes(at: PlaceResults) -> list[str]:
     """What the mark stands for: what runs told of themselves, and how many of each method and shift did."""
     told: dict[tuple[str, str], list[str]] = {}
-    for (shift, method), entry in found.at(place).items():
+    for (shift, method), entry in at.entries.items():
         for text, seeds in entry.doubts.items():
             told.setdefault((method, text), []).append(f"{len(seeds)} of {len(entry.metrics)} runs under {shift}")
     return [f"{MARK} {method}, {', '.join(counts)}: {text}." for (method, text), counts in told.items()]
-
-
-def largest(entry: Entry, metric: str) -> int | None:
-    """The largest whole number that any seed has for the metric; None where none has it."""
-    return max((int(item[metric]) for item in entry.metrics.values() if item.get(metric) is not None), default=None)

@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,16 +125,16 @@ def _table_body(table: Table) -> Markup:
 
     marks = ["" if numeric else ' class="t"' for numeric in table.numeric]
     heads = "".join(f'<th scope="col"{mark}>{escape(name)}</th>' for mark, name in zip(marks, table.columns, strict=True))
-    ends = ["th" if i < table.keys else "td" for i in range(len(marks))]
-    starts = [f'<th scope="row"{mark}>' if end == "th" else f"<td{mark}>" for mark, end in zip(marks, ends, strict=True)]
+    key, rest = ('<th scope="row"{}>', "</th>"), ("<td{}>", "</td>")
+    tags = [key if i < table.keys else rest for i in range(len(marks))]
+    # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
+    columns = [(start.format(mark), end, mark != "") for (start, end), mark in zip(tags, marks, strict=True)]
     lines = []
     for row in table.cells:
         # Most rows have nothing to escape, and to look costs less than to escape each cell.
         safe: Any = escape if _SPECIAL.search("".join(row)) else str
-        # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
         parts = [
-            f"{start}{safe(cell if numeric else cell.strip())}</{end}>"
-            for start, cell, numeric, end in zip(starts, row, table.numeric, ends, strict=True)
+            f"{start}{safe(cell.strip() if words else cell)}{end}" for (start, end, words), cell in zip(columns, row, strict=True)
         ]
         lines.append(f"<tr>{''.join(parts)}</tr>")
     return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(Markup(heads), Markup("\n".join(lines)))
@@ -163,15 +163,17 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
     for run in study.runs:
         for name, value in run["labels"].items():
             axes.setdefault(name, {})[str(value)] = None
-    facts = []
-    for name, title in (("data", "Data"), ("shift", "Shifts"), ("size", "Sizes"), ("model", "Models"), ("method", "Methods")):
+
+    def listed(name: str, many: bool = True) -> str:
         values = [value for value in axes.get(name, {}) if value]
-        more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
-        facts.append((title, ", ".join(values[:_VALUES_SHOWN]) + more))
-    splits = list(axes.get("split_seed", {}))[:_VALUES_SHOWN]
-    facts += [
-        ("Seeds", ", ".join(list(axes.get("seed", {}))[:_VALUES_SHOWN])),
-        ("Split seeds", ", ".join(splits) if len(splits) > 1 else ""),
+        more = f" and {len(values) - _VALUES_SHOWN} more" if many and len(values) > _VALUES_SHOWN else ""
+        return ", ".join(values[:_VALUES_SHOWN]) + more
+
+    named = (("Data", "data"), ("Shifts", "shift"), ("Sizes", "size"), ("Models", "model"), ("Methods", "method"))
+    facts = [
+        *((title, listed(name)) for title, name in named),
+        ("Seeds", listed("seed", many=False)),
+        ("Split seeds", listed("split_seed", many=False) if len(axes.get("split_seed", {})) > 1 else ""),
         ("Compared with", study.reference),
         ("Selection", ", ".join(study.rules)),
         ("First planned", _moment(study.created)),
@@ -188,14 +190,7 @@ def _moment(seconds: float) -> str:
 
 
 def _remarks(study: StudyRecord) -> list[str]:
-    differences = [
-        difference
-        for place in study.tables
-        for (shift, method), entry in study.found.at(place).items()
-        if method != study.reference
-        and (difference := entry.difference(study.found.at(place).get((shift, study.reference)), HEADLINE.name)) is not None
-        and difference.n > 1
-    ]
+    differences = [item for at in study.places for item in at.differences().values() if item.n > 1]
     lines = []
     if differences:
         lines.append(
@@ -229,7 +224,7 @@ def _shifts(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for (data, size), some in together.items():
         most = max(1.0, *(max(counts) for item in some for cells in item.train.tables.values() for counts in cells.values()))
-        group = Group(", ".join(filter(None, (data, size and f"size {size}"))), cards=True, open=not groups)
+        group = Group(_heading(data, size), cards=True, open=not groups)
         group.figures = [(draw.draw_map(item, item.train, most), cell_tables(item.train, item.label)) for item in some]
         held = some[0].test
         if held is not None and all(item.test == held for item in some):
@@ -257,38 +252,35 @@ def _shifts(study: StudyRecord) -> Section:
 
 def _scores(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for place, tables in study.tables.items():
-        rest = dict(tables)
-        group = Group(_heading(place), open=len(groups) < _OPEN_PLACES)
-        for make, names in (
-            (draw.change_map, ("difference",)),
-            (draw.seed_strips, (HEADLINE.slug,)),
-            (draw.worst_map, ("worst-group",)),
+    for at in study.places:
+        rest = dict(study.tables[at.place])
+        group = Group(_place_heading(at.place), open=len(groups) < _OPEN_PLACES)
+        for make, name, more in (
+            (draw.change_map, "difference", []),
+            (draw.seed_strips, HEADLINE.slug, [seed_table(at)]),
+            (draw.worst_map, "worst-group", []),
         ):
-            behind = [rest.pop(name) for name in names if name in rest]
-            figure = make(study.found, place, study.reference)
-            if make is draw.seed_strips:
-                behind.append(seed_table(study.found, place, study.reference))
+            behind, figure = ([rest.pop(name)] if name in rest else []), make(at)
             if figure is not None:
-                group.figures.append((figure, behind))
+                group.figures.append((figure, [*behind, *more]))
         group.tables = list(rest.values())  # of metrics that have no figure
         groups.append(group)
     return Section("Accuracy", [], groups)
 
 
 def _exhibits(study: StudyRecord) -> Section:
-    groups: dict[tuple[str, ...], Group] = {}
+    groups: dict[str, Group] = {}
     for item in study.exhibits:
-        heading = ", ".join(filter(None, (item.data, item.size and f"size {item.size}", item.model)))
-        group = groups.setdefault((heading,), Group(heading, cards=True, open=not groups))
+        heading = _heading(item.data, item.size, item.model)
+        group = groups.setdefault(heading, Group(heading, cards=True, open=not groups))
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
             if isinstance(exhibit, Bars):
-                numbers = Table(slug(title), title, ("name", exhibit.unit), tuple(exhibit.values.items()))
+                numbers = Table(slug(title), title, ("name", exhibit.unit), list(exhibit.values.items()))
                 group.figures.append((draw.bars(title, exhibit), [numbers]))
             elif isinstance(exhibit, Grid):
                 notes = (exhibit.caption,) if exhibit.caption else ()
-                group.tables.append(Table(slug(title), title, tuple(exhibit.columns), tuple(map(tuple, exhibit.rows)), notes))
+                group.tables.append(Table(slug(title), title, exhibit.columns, exhibit.rows, notes))
             else:
                 picture = f"data:image/png;base64,{base64.b64encode(exhibit.png).decode('ascii')}"
                 group.pictures.append((title, exhibit.caption, picture))
@@ -297,19 +289,18 @@ def _exhibits(study: StudyRecord) -> Section:
 
 
 def _ranks(study: StudyRecord) -> Section:
-    figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.found, list(study.tables))]
+    figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.places)]
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
 def _rules(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for anywhere in dict.fromkeys(place._replace(rule="") for place in study.tables):
+    for anywhere in dict.fromkeys(at.place._replace(rule="") for at in study.places):
         # Under every rule that the store has scores of, oracles last.
-        places = [place for place in study.found.places if place._replace(rule="") == anywhere]
-        figure = draw.rule_dots(study.found, places, study.reference) if len(places) > 1 else None
+        places = [at for place, at in study.found.places.items() if place._replace(rule="") == anywhere]
+        figure = draw.rule_dots(places) if len(places) > 1 else None
         if figure is not None:
-            table = rule_table(study.found, places, study.reference)
-            groups.append(Group(_heading(anywhere), figures=[(figure, [table])], open=not groups))
+            groups.append(Group(_place_heading(anywhere), figures=[(figure, [rule_table(places)])], open=not groups))
     intro = [
         f"The study reports {', '.join(study.rules)}. Every rule that the store has scores of is set beside it here, to show how "
         "much hangs on the choice; choosing a rule after seeing this is choosing by the test rows."
@@ -320,9 +311,8 @@ def _rules(study: StudyRecord) -> Section:
 def _time(study: StudyRecord) -> Section:
     items = costs(study.runs)
     figure, table, sentence = draw.time_bars(items), time_table(items, sentence=False), largest_part(items)
-    figures: list[tuple[Figure, list[Table]]] = [] if figure is None else [(figure, [])]
-    groups = [] if table is None else [Group(figures=figures, tables=[table])]
-    return Section("Where the time went", [sentence] if sentence else [], groups)
+    figures = [(figure, list[Table]())] if figure else []
+    return Section("Where the time went", [sentence] if sentence else [], [Group(figures=figures, tables=[table])] if table else [])
 
 
 def _runs(study: StudyRecord) -> Section:
@@ -346,18 +336,7 @@ def _specification(study: StudyRecord) -> Section:
     return Section("Specification and versions", [], [Group(texts=texts)])
 
 
-_SECTIONS: tuple[Callable[[StudyRecord], Section], ...] = (
-    _findings,
-    _claims,
-    _shifts,
-    _scores,
-    _exhibits,
-    _ranks,
-    _rules,
-    _time,
-    _runs,
-    _specification,
-)
+_SECTIONS = (_findings, _claims, _shifts, _scores, _exhibits, _ranks, _rules, _time, _runs, _specification)
 
 
 def _sections(study: StudyRecord) -> list[Section]:
@@ -370,6 +349,9 @@ def _yaml(value: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)).rstrip()
 
 
-def _heading(place: Place) -> str:
-    rule = place.rule and f"selection {place.rule}"
-    return ", ".join(filter(None, (place.data, place.size and f"size {place.size}", place.model, f"set {place.set}", rule)))
+def _heading(data: str, size: str, *more: str) -> str:
+    return ", ".join(filter(None, (data, size and f"size {size}", *more)))
+
+
+def _place_heading(place: Place) -> str:
+    return _heading(place.data, place.size, place.model, f"set {place.set}", place.rule and f"selection {place.rule}")

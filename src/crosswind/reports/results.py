@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
-from crosswind.evaluation.metrics import ESTIMATE
+from crosswind.evaluation.metrics import ESTIMATE, HEADLINE
 from crosswind.training.selection import ORACLES, RULES, Rule
 
 LEVEL = 0.95
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     split_seed: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Entry:
     """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of several split seeds.
 
@@ -63,8 +63,7 @@ class Entry:
     undecided: list[int | Seeds] = field(default_factory=list)
     diverged: list[int | Seeds] = field(default_factory=list)
     # Tables, figures and notes ask for the same statistics; an entry does not change once results are in order.
-    _summaries: dict[str, Summary | None] = field(default_factory=dict, repr=False, compare=False)
-    _differences: dict[Any, tuple[Difference | None, Entry]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
@@ -91,59 +90,72 @@ class Entry:
         """The number of seeds with a run that told its reader to doubt it."""
         return len({seed for seeds in self.doubts.values() for seed in seeds})
 
+    def largest(self, metric: str) -> int | None:
+        """The largest whole number that any seed has for the metric; None where none has it."""
+        return max((int(item[metric]) for item in self.metrics.values() if item.get(metric) is not None), default=None)
+
     def summary(self, metric: str) -> Summary | None:
         """Mean and interval over seeds (and split seeds), or None where no run has the metric."""
-        if metric not in self._summaries:
+        if metric not in self._known:
             values = self.values(metric)
-            self._summaries[metric] = over_runs(values, LEVEL) if values else None
-        return self._summaries[metric]
+            self._known[metric] = over_runs(values, LEVEL) if values else None
+        found: Summary | None = self._known[metric]
+        return found
 
     def difference(self, reference: Entry | None, metric: str) -> Difference | None:
         """Difference to the reference, paired by seed; None without a reference or where they share no seed."""
         if reference is None:
             return None
-        key = (id(reference), metric)
-        if key not in self._differences:
-            # The reference is kept beside the result, so that its id cannot become another's.
-            self._differences[key] = (paired(reference.values(metric), self.values(metric), LEVEL), reference)
-        return self._differences[key][0]
+        if (reference, metric) not in self._known:
+            self._known[reference, metric] = paired(reference.values(metric), self.values(metric), LEVEL)
+        found: Difference | None = self._known[reference, metric]
+        return found
+
+
+@dataclass(frozen=True)
+class PlaceResults:
+    """One place: its entries by (shift, method), and the `shifts` and `methods` planned there, with a result or not.
+
+    The `reference`, the method that others are compared with, is the first of the methods where it was planned.
+    """
+
+    place: Place
+    reference: str
+    shifts: Sequence[str]
+    methods: Sequence[str]
+    entries: dict[tuple[str, str], Entry]
+
+    def grid(self) -> Iterator[tuple[str, str, Entry | None]]:
+        """(shift, method, entry) of everything planned, shift by shift; None without a result."""
+        for shift in self.shifts:
+            for method in self.methods:
+                yield shift, method, self.entries.get((shift, method))
+
+    def differences(self, metric: str = HEADLINE.name) -> dict[tuple[str, str], Difference]:
+        """By (shift, method), every method less the reference, paired by seed; only those that share a seed with it."""
+        found = {
+            (shift, method): entry.difference(self.entries.get((shift, self.reference)), metric)
+            for shift, method, entry in self.grid()
+            if entry is not None and method != self.reference
+        }
+        return {key: difference for key, difference in found.items() if difference is not None}
+
+    def has(self, metric: str) -> bool:
+        """Whether some run has the metric."""
+        return any(entry.values(metric) for entry in self.entries.values())
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything a report needs, in the order of the study: entries by place, then by shift and method; the state of every run."""
+    """Everything a report needs, in the order of the study: results by place, and the state and reason of every run."""
 
-    entries: dict[Place, dict[tuple[str, str], Entry]]
+    places: dict[Place, PlaceResults]
     runs: dict[Run, tuple[str, str]]
-    planned: dict[tuple[str, str, str, str], dict[str, dict[str, None]]]
 
-    @property
-    def places(self) -> list[Place]:
-        """What there are tables about, in order."""
-        return list(self.entries)
-
-    def at(self, place: Place) -> dict[tuple[str, str], Entry]:
-        """The entries of one place by (shift, method)."""
-        return self.entries[place]
-
-    def shifts(self, place: Place) -> list[str]:
-        """The shifts that were planned for a place, with a result or not."""
-        return list(self.planned[place.study, place.data, place.size, place.model]["shift"])
-
-    def methods(self, place: Place, reference: str) -> list[str]:
-        """The methods that were planned for a place, with a result or not, the reference first."""
-        found = self.planned[place.study, place.data, place.size, place.model]["method"]
-        return sorted(found, key=lambda method: method != reference)
-
-    def grid(self, place: Place, reference: str) -> Iterator[tuple[str, str, Entry | None]]:
-        """(shift, method, entry) of everything planned for a place, shift by shift; None without a result."""
-        for shift in self.shifts(place):
-            for method in self.methods(place, reference):
-                yield shift, method, self.at(place).get((shift, method))
-
-    def has(self, place: Place, metric: str) -> bool:
-        """Whether some run at the place has the metric."""
-        return any(entry.values(metric) for entry in self.at(place).values())
+    def shown(self, rules: Sequence[str] | None = None) -> list[PlaceResults]:
+        """The places that have tables: those of test sets, by the selection rules asked for (None: by all)."""
+        chosen = [at for at in self.places.values() if rules is None or at.place.rule in rules]
+        return [at for at in chosen if any(entry.role == "test" for entry in at.entries.values())]
 
 
 def choosing_rule(rule: str) -> Rule:
@@ -156,7 +168,7 @@ def rule_title(rule: str) -> str:
     return f"{rule} (ORACLE)" if rule in ORACLES else rule
 
 
-def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
+def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Results:
     """Bring results into order and choose one point a (data, shift, size, model, method, seed, rule).
 
     The point is the one with the highest score on the rule's own validation set, ties by the lower loss, then the earlier step,
@@ -165,8 +177,9 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
     runs: dict[Run, tuple[str, str]] = {}
     scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
     # The results of one run follow each other: what they share is looked at once. A large study has many thousand.
-    for named, some in groupby(results, key=_names_run):
-        run = _run_of(named)
+    for (*labels, seed, split_seed), some in groupby(results, key=_names_run):
+        study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in labels)
+        run = Run(study, data, shift, size, model, method, point, int(seed), int(split_seed))
         for item in some:
             runs[run] = (str(item["status"]), str(item.get("reason") or ""))
             if item.get("rule") is None or item.get("metrics") is None:
@@ -178,11 +191,11 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
 
     several = len({run.split_seed for run in runs}) > 1
     points: dict[tuple[str, ...], dict[str, None]] = {}
-    planned: dict[tuple[str, str, str, str], dict[str, dict[str, None]]] = {}
+    axes: dict[tuple[str, ...], tuple[dict[str, None], dict[str, None]]] = {}
     for run in runs:
         points.setdefault(run[:6], {})[run.point] = None
-        axes = planned.setdefault((run.study, run.data, run.size, run.model), {"shift": {}, "method": {}})
-        axes["shift"][run.shift] = axes["method"][run.method] = None
+        shifts, methods = axes.setdefault((run.study, run.data, run.size, run.model), ({}, {}))
+        shifts[run.shift] = methods[run.method] = None
     candidates: dict[tuple[tuple[str, ...], int | Seeds, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
     for run, rules in scored.items():
         for rule, sets in rules.items():
@@ -190,7 +203,7 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
             candidates.setdefault((run[:6], seeds, rule), {})[run] = sets
 
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
-    for (group, seed, rule), found in candidates.items():
+    for (group, seed_key, rule), found in candidates.items():
         tried = len(points[group])
         best = next(iter(found)) if tried == 1 else _choose(found, choosing_rule(rule))
         run = best or next(iter(found))
@@ -199,16 +212,22 @@ def arrange(results: Iterable[Mapping[str, Any]]) -> Results:
             entry = at.get((run.shift, run.method))
             if entry is None:
                 entry = at[run.shift, run.method] = Entry(tried=tried)
-            entry.role = _role(set_name, metrics)
+            validates = any(set_name == other.set for other in RULES.values())
+            entry.role = str(metrics.get("role") or ("validation" if validates else "test"))
             if best is None:
-                entry.undecided.append(seed)
+                entry.undecided.append(seed_key)
                 continue
-            entry.metrics[seed], entry.chosen[seed] = metrics, best.point
+            entry.metrics[seed_key], entry.chosen[seed_key] = metrics, best.point
             if len(found) < tried:
-                entry.partial.append(seed)
+                entry.partial.append(seed_key)
             if runs[best][0] == "diverged":
-                entry.diverged.append(seed)
-    return Results({place: entries[place] for place in _ordered(list(entries))}, runs, planned)
+                entry.diverged.append(seed_key)
+    places = {}
+    for place in _ordered(list(entries)):
+        shifts, methods = axes[place[:4]]
+        first = sorted(methods, key=lambda method: method != reference)
+        places[place] = PlaceResults(place, reference, list(shifts), first, entries[place])
+    return Results(places, runs)
 
 
 def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -> Run | None:
@@ -226,11 +245,6 @@ def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -
     return min(found, key=rank)  # of equal ones min gives the first
 
 
-def _role(set_name: str, metrics: Mapping[str, Any]) -> str:
-    role = metrics.get("role")
-    return str(role) if role else "validation" if any(set_name == rule.set for rule in RULES.values()) else "test"
-
-
 def _ordered(seen: Sequence[Place]) -> list[Place]:
     columns = list(zip(*seen, strict=True))[:5]
     ranks = [{value: i for i, value in enumerate(dict.fromkeys(column))} for column in columns]
@@ -244,8 +258,3 @@ def _ordered(seen: Sequence[Place]) -> list[Place]:
 
 def _names_run(item: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*map(item.get, _RUN_LABELS), item["seed"], item.get("split_seed", 0))  # older stores do not have it
-
-
-def _run_of(named: tuple[Any, ...]) -> Run:
-    study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in named[:-2])
-    return Run(study, data, shift, size, model, method, point, int(named[-2]), int(named[-1]))

@@ -11,7 +11,7 @@ from typing import Any
 from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Seeds
 from crosswind.reports.results import Results
-from crosswind.reports.tables import Cell, Table
+from crosswind.reports.tables import Cell, Table, picked
 
 _REASONS_SHOWN, _TROUBLE_SHOWN, _WARNINGS_SHOWN = 20, 200, 50
 _DONE = ("finished", "diverged")
@@ -54,38 +54,37 @@ def run_table(found: Results, reasons: bool = True) -> Table:
             where = ", ".join(filter(None, (run.data, run.shift, run.size, run.model, run.method, run.point)))
             name = str(Seeds(run.split_seed, run.seed)) if several else str(run.seed)
             trouble.setdefault(f"{status}: {where}: {one_line(reason) or 'no reason recorded'}", []).append(name)
-    rows: list[tuple[Cell, ...]] = []
-    for group, count in groups.items():
-        rows.append((*group, sum(count.values()), *(count[state] for state in states)))
-    counts = Counter(status for status, _ in found.runs.values())
+    rows: list[tuple[Cell, ...]] = [(*group, count.total(), *(count[state] for state in states)) for group, count in groups.items()]
+    counts = sum(groups.values(), Counter[str]())
     notes = ["A diverged run is scored as it is and counts in every mean."] if counts["diverged"] else []
-    waiting = len(found.runs) - sum(counts[state] for state in (*_DONE, "failed"))
-    if waiting:
+    if waiting := len(found.runs) - sum(counts[state] for state in (*_DONE, "failed")):
         notes.append(f"{waiting} of {len(found.runs)} runs are not done: these tables are of what is there so far.")
     notes += [f"{text} (seed {', '.join(seeds)})" for text, seeds in list(trouble.items())[:_REASONS_SHOWN]]
     if len(trouble) > _REASONS_SHOWN:
         notes.append(f"and {len(trouble) - _REASONS_SHOWN} more kinds of failure that are not shown here.")
-    return Table("runs", "Runs", ("data", "model", "method", "runs", *states), tuple(rows), tuple(notes), keys=3)
+    return Table("runs", "Runs", ("data", "model", "method", "runs", *states), rows, notes, keys=3)
 
 
 def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     """The failed and diverged runs with their reasons, equal ones of several seeds in one row; None where there is none."""
+    names = ("data", "shift", "size", "model", "method", "point")
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for run in runs:
         if run["status"] in ("failed", "diverged"):
-            where = [str(run["labels"].get(name) or "") for name in ("data", "shift", "size", "model", "method", "point")]
+            where = [str(run["labels"].get(name) or "") for name in names]
             reason = one_line(str(run["reason"] or next(iter(run.get("warnings") or []), "") or "no reason recorded"))
             groups.setdefault((run["status"], *where, reason), []).append(run)
     several = len({run["labels"].get("split_seed", 0) for group in groups.values() for run in group}) > 1
-    rows: list[tuple[Cell, ...]] = []
-    for (*where, reason), some in groups.items():
+    rows: list[dict[str, Cell]] = []
+    for (status, *where, reason), some in groups.items():
         seeds = [Seeds(run["labels"]["split_seed"], run["labels"]["seed"]) if several else run["labels"]["seed"] for run in some]
-        rows.append((*(part or None for part in where), ", ".join(map(str, seeds)), reason, str(some[0]["key"])[:10]))
+        named = {name: value or None for name, value in zip(names, where, strict=True)}
+        told = {"seeds": ", ".join(map(str, seeds)), "reason": reason, "key of the first": str(some[0]["key"])[:10]}
+        rows.append({"status": status, **named, **told})
     notes = ["A diverged run is scored as it is and counts in every mean; a failed run has no score."]
     if len(rows) > _TROUBLE_SHOWN:
         notes.append(f"{len(rows) - _TROUBLE_SHOWN} more kinds are not shown here; `crosswind status` names them.")
-    columns = ("status", "data", "shift", "size", "model", "method", "point", "seeds", "reason", "key of the first")
-    return Table("trouble", "Runs that failed or diverged", columns, tuple(rows[:_TROUBLE_SHOWN]), tuple(notes)) if rows else None
+    return Table.of("trouble", "Runs that failed or diverged", rows[:_TROUBLE_SHOWN], notes) if rows else None
 
 
 def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
@@ -93,8 +92,8 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     counts = Counter(one_line(str(text)) for run in runs for text in dict.fromkeys(run.get("warnings") or []))
     more = len(counts) - _WARNINGS_SHOWN
     notes = (f"{more} more are not shown.",) if more > 0 else ()
-    rows = tuple(counts.most_common(_WARNINGS_SHOWN))
-    return Table("warnings", "Warnings of runs", ("warning", "runs"), rows, notes) if rows else None
+    rows = [{"warning": text, "runs": count} for text, count in counts.most_common(_WARNINGS_SHOWN)]
+    return Table.of("warnings", "Warnings of runs", rows, notes) if rows else None
 
 
 # -- where the time went ------------------------------------------------------------------------------------------------------
@@ -129,46 +128,41 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
     for run in runs:
         cost, labels = run.get("cost") or {}, run["labels"]
         # All tries of a run, where it recorded that, else what the last one took.
-        seconds = next(
-            (value for value in (_number(cost.get("total_seconds")), _number(run.get("seconds"))) if value is not None), None
-        )
-        if run["status"] in _DONE and seconds is not None:
+        took = [*_numbers([cost], "total_seconds"), *_numbers([run], "seconds")]
+        if run["status"] in _DONE and took:
             kind = (str(labels["data"]), str(labels["model"]), str(labels["method"]))
-            groups.setdefault(kind, []).append((seconds, cost))
+            groups.setdefault(kind, []).append((took[0], cost))
     return [_cost(kind, *zip(*some, strict=True)) for kind, some in groups.items()]
 
 
 def _cost(kind: tuple[str, str, str], seconds: Sequence[float], given: Sequence[Mapping[str, Any]]) -> Cost:
     speeds = _numbers(given, "images_per_second")
-    own = [cost for cost in given if cost.get("peak_memory_of_run") == 1 and _number(cost.get("peak_memory_bytes")) is not None]
+    own = [cost for cost in given if cost.get("peak_memory_of_run") == 1 and _numbers([cost], "peak_memory_bytes")]
     recorded = [cost for cost in given if _accounted(cost)]
     total = math.fsum(_numbers(recorded, "total_seconds"))
     return Cost(
         *kind,
-        len(seconds),
-        math.fsum(seconds) / len(seconds),
-        min(seconds),
-        max(seconds),
-        {part: math.fsum(_numbers(recorded, f"{part}_seconds")) / total for part in PARTS if recorded},
-        math.fsum(_numbers(recorded, "validation_seconds")) / total if recorded else 0.0,
-        math.fsum(speeds) / len(speeds) if speeds else None,
-        max(_numbers(own or given, "peak_memory_bytes"), default=None),
-        bool(own),
+        runs=len(seconds),
+        mean=math.fsum(seconds) / len(seconds),
+        least=min(seconds),
+        most=max(seconds),
+        shares={part: math.fsum(_numbers(recorded, f"{part}_seconds")) / total for part in PARTS if recorded},
+        validation=math.fsum(_numbers(recorded, "validation_seconds")) / total if recorded else 0.0,
+        images_per_second=math.fsum(speeds) / len(speeds) if speeds else None,
+        memory=max(_numbers(own or given, "peak_memory_bytes"), default=None),
+        own=bool(own),
     )
 
 
-def _number(value: Any) -> float | None:
-    # A damaged store may hold anything.
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 0 else None
-
-
 def _numbers(given: Iterable[Mapping[str, Any]], name: str) -> list[float]:
-    return [value for cost in given if (value := _number(cost.get(name))) is not None]
+    # A damaged store may hold anything.
+    values = [cost.get(name) for cost in given]
+    return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value) and value >= 0]
 
 
 def _accounted(cost: Mapping[str, Any]) -> bool:
     """Whether the parts of a run make up its total."""
-    total = _number(cost.get("total_seconds")) or 0.0
+    total = sum(_numbers([cost], "total_seconds"))
     parts = [value for part in PARTS for value in _numbers([cost], f"{part}_seconds")]
     return total > 0 and abs(math.fsum(parts) - total) <= 0.001 * total
 
@@ -193,18 +187,19 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
 
     `sentence`: with `largest_part` below it.
     """
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *(item.data, item.model, item.method, item.runs),
-            *(f"{value:.2f}" for value in (item.mean, item.least, item.most)),
-            f"{item.mean * item.runs / 3600:.3f}",
-            *(f"{100 * item.shares[part]:.1f}" if item.shares else None for part in PARTS),
-            None if item.images_per_second is None else f"{item.images_per_second:.0f}",
-            None if item.memory is None else f"{item.memory / 2**20:.0f}",
-        )
+    rows: list[dict[str, Cell]] = [
+        {
+            **picked(item, data="data", model="model", method="method", runs="runs"),
+            **{f"{name} s": f"{getattr(item, name):.2f}" for name in ("mean", "least", "most")},
+            "sum h": f"{item.mean * item.runs / 3600:.3f}",
+            **{f"{name} %": f"{100 * item.shares[part]:.1f}" if item.shares else None for part, name in PARTS.items()},
+            "images/s": None if item.images_per_second is None else f"{item.images_per_second:.0f}",
+            "peak MiB": None if item.memory is None else f"{item.memory / 2**20:.0f}",
+        }
         for item in items
     ]
     notes = [
+        *([largest_part(items)] if sentence and largest_part(items) else []),
         "Seconds of the clock of the runs that are done, from the start of a run to its end, in all its tries; they depend on the "
         "machine and on what else it did.",
         "Data: making batches. Step: forward, backward, optimiser. Evaluation: validations and final predictions. Waiting: the "
@@ -217,8 +212,4 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
         notes[-1] += " Where runs could not tell it, it is the most in their worker's whole life: an upper bound."
     if not all(item.shares for item in items):
         notes.append("A dash stands for what runs of an earlier version did not record.")
-    if sentence and largest_part(items):
-        notes.insert(0, largest_part(items))
-    columns = ("data", "model", "method", "runs", "mean s", "least s", "most s", "sum h", *(f"{name} %" for name in PARTS.values()))
-    columns = (*columns, "images/s", "peak MiB")
-    return Table("time", "Where the time went", columns, tuple(rows), tuple(notes), keys=3) if rows else None
+    return Table.of("time", "Where the time went", rows, notes, keys=3) if rows else None

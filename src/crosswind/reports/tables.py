@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -73,17 +74,21 @@ class Table:
 
     name: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
     keys: int = 1
+
+    @classmethod
+    def of(cls, name: str, title: str, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), keys: int = 1) -> Table:
+        """The table of rows that are mappings, column -> cell: one or more, all with the same columns."""
+        return cls(name, title, tuple(rows[0]), [tuple(row.values()) for row in rows], notes, keys)
 
     def __post_init__(self) -> None:
         # Names and reasons come from a store, which may hold anything; a table goes to terminals and files.
         rows = tuple(tuple(plain(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
         words = {"title": plain(self.title), "columns": tuple(map(plain, self.columns)), "notes": tuple(map(plain, self.notes))}
-        for name, value in {**words, "rows": rows}.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(words, rows=rows)
 
     @cached_property
     def cells(self) -> list[list[str]]:
@@ -152,22 +157,16 @@ class Table:
         def row(cells: Iterable[str]) -> str:
             return " & ".join(map(escape_latex, cells)) + r" \\"
 
-        shown = [
-            ["--" if raw is None else cell.strip() for raw, cell in zip(*pair, strict=True)]
-            for pair in zip(self.rows, self.cells, strict=True)
-        ]
+        marked = [zip(*pair, strict=True) for pair in zip(self.rows, self.cells, strict=True)]
+        label = re.sub(r"[^A-Za-z0-9:-]+", "-", self.name)
         lines = [
-            r"\begin{table}",
-            r"\centering",
+            "\\begin{table}\n\\centering",
             rf"\caption{{{escape_latex(self.title)}}}",
-            rf"\label{{tab:{re.sub(r'[^A-Za-z0-9:-]+', '-', self.name)}}}",
+            rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in self.numeric)}}}",
-            r"\toprule",
-            row(self.columns),
-            r"\midrule",
-            *map(row, shown),
-            r"\bottomrule",
-            r"\end{tabular}",
+            f"\\toprule\n{row(self.columns)}\n\\midrule",
+            *(row("--" if raw is None else cell.strip() for raw, cell in cells) for cells in marked),
+            "\\bottomrule\n\\end{tabular}",
             *([r"\par\smallskip\raggedright\footnotesize"] if self.notes else []),
             *(f"{escape_latex(note)}\\par" for note in self.notes),
             r"\end{table}",
@@ -179,11 +178,22 @@ class Table:
         rows = [[cell.to_json() if isinstance(cell, Score) else _stripped(cell) for cell in row] for row in self.rows]
         return {"name": self.name, "title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
 
+    def written(self, form: str) -> str:
+        """The table as `text`, `csv`, `latex` or `json`."""
+        if form == "json":
+            return json.dumps(self.to_json(), indent=2)
+        return {"text": self.to_text, "csv": self.to_csv, "latex": self.to_latex}[form]()
+
 
 def escape_latex(text: str) -> str:
     """`text` as LaTeX prints it letter by letter; a sign before digits becomes a minus."""
     escaped = "".join(_LATEX.get(letter, letter) for letter in text)
     return re.sub(r"(?<![\w.)-])-(?=\d)", r"$-$", escaped)
+
+
+def picked(item: object, **names: str) -> dict[str, Any]:
+    """Cells by column: the attribute of `item` that is named for each; None everywhere without an item."""
+    return {column: None if item is None else getattr(item, name) for column, name in names.items()}
 
 
 def slug(*parts: str) -> str:

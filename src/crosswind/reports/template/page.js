@@ -92,14 +92,10 @@
     try {
       await navigator.clipboard.writeText(block.textContent);
     } catch {
-      // A page from a file may lack the clipboard interface; a selection can be copied everywhere.
-      const range = document.createRange();
-      range.selectNodeContents(block);
-      const selection = window.getSelection();
-      selection.removeAllRanges();
-      selection.addRange(range);
-      if (!document.execCommand("copy")) { say("Selected; press Ctrl+C to copy."); return; }
-      selection.removeAllRanges();
+      // The browser forbids it; a selection can be copied everywhere.
+      window.getSelection().selectAllChildren(block);
+      say("Selected; press Ctrl+C to copy.");
+      return;
     }
     say("Copied.");
     button.textContent = "Copied";
