@@ -52,6 +52,7 @@ def whole_store(
     given = {"name": "alpha", "about": "A study.", "methods": list(methods)}
     data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "tone"]}}
     resolved = {**given, "data": data, "reference": more.get("reference", "erm"), "selection": ["best-id", "last"]}
+    resolved |= {"shifts": {shift: [] if shift == "none" else [{}] for shift in shifts}, "sets": {"test": {"law": "uniform"}}}
     resolved |= {"claims": more["claims"]} if "claims" in more else {}
     with Store.open(folder, create=True) as store:
         store.add_plan("alpha", given, resolved, planned)

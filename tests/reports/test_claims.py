@@ -254,6 +254,35 @@ def test_no_claims_no_table() -> None:
     assert judge(arrange(ERM), {"name": "mini", "reference": "erm"}) == []  # a store of before there were claims
 
 
+def test_a_claim_compares_two_shifts() -> None:
+    erm = several("erm", [0.90, 0.93, 0.93], shift="none") + several("erm", [0.80, 0.82, 0.84])
+    cost = claim(better={"method": "erm", "shift": "none"}, than={"method": "erm", "shift": "SC"})
+    (item,) = judged(erm, cost, shifts={"none": [], "SC": {}})
+    assert item.verdict == HOLDS and item.difference is not None
+    assert item.difference.mean == pytest.approx(0.1)  # 0.10, 0.11, 0.09
+    table = tabled([item])
+    assert dict(zip(table.columns, table.rows[0], strict=True))["better"] == "erm under none"
+    assert dict(zip(table.columns, table.rows[0], strict=True))["than"] == "erm under SC" and "shift" not in table.columns
+
+
+def test_what_a_method_wins_back() -> None:
+    # SC costs 0.30, 0.27 and 0.33 of 0.90; irm wins 0.20, 0.20 and 0.20 back: a third is 0.10, 0.09, 0.11, so 0.10, 0.11, 0.09 more.
+    rows = (
+        several("erm", [0.90, 0.90, 0.90], shift="none") + several("erm", [0.60, 0.63, 0.57]) + several("irm", [0.80, 0.83, 0.77])
+    )
+    shifts = {"none": [], "SC": {}}
+    (item,) = judged(rows, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
+    assert item.verdict == HOLDS and item.difference is not None
+    assert (item.difference.mean, item.difference.sd) == (pytest.approx(0.1), pytest.approx(0.01))
+    assert item.unshifted is not None and item.unshifted.shift == "none" and len(item.sides) == 3
+    (item,) = judged(rows, claim(wins_back=1, shift="SC"), shifts=shifts)
+    assert item.verdict == OPPOSITE and item.difference is not None and item.difference.mean == pytest.approx(-0.1)
+    waiting = [*rows, *run("erm", 3, 0.0, shift="none", status="pending")]
+    (item,) = judged(waiting, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
+    assert item.verdict == NOT_RUN, "a run of the unshifted side has not ended"
+    assert tabled(judged(rows, claim(wins_back=0.5, shift="SC"), shifts=shifts)).rows[0][3] == "erm + 0.5 of its cost"
+
+
 ASKED = [claim(text="GroupDRO <b>helps</b> & more", better="groupdro", rule="last"), claim(text="second", better="groupdro")]
 
 
@@ -265,14 +294,16 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_form_of_the_report_has_the_claims(store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert _status(["report", str(store)]) == 0
+    assert _status(["report", str(store), "--tables", "all"]) == 0
     text = capsys.readouterr().out
     assert "Claims (alpha, digits, size few, mlp, set test, accuracy)" in text and text.index("Claims (") < text.index("\nRuns\n")
     html = (store / "report.html").read_text(encoding="utf-8")
     assert html.index(">Claims</h3>") < html.index(">Shifts</h3>")
     assert "Claim 1: GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more" in html and "<b>helps" not in html
     assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
-    tables = {table["name"]: table for table in json.loads(capsys.readouterr().out)}
+    (told,) = json.loads(capsys.readouterr().out)["studies"]
+    assert told["findings"]["sentences"]["Claims"][0].startswith("GroupDRO <b>helps</b> & more: ")
+    tables = {table["name"]: table for table in told["tables"]}
     found = [dict(zip(tables["claims-alpha"]["columns"], row, strict=True)) for row in tables["claims-alpha"]["rows"]]
     assert [(row["shift"], row["selection"]) for row in found] == [(x, y) for y in ("last", "best-id") for x in ("none", "SC")]
     assert [row["verdict"] for row in found].count(NOT_RUN) == 2

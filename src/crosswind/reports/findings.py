@@ -138,8 +138,8 @@ def find(study: StudyRecord) -> Findings | None:
 
 
 def _costs(at: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[Finding]:
-    unshifted = [name for name, parts in resolved["shifts"].items() if not parts]
-    law = resolved["sets"].get(at.place.set, {}).get("law")
+    unshifted = [name for name, parts in resolved.get("shifts", {}).items() if parts == []]
+    law = resolved.get("sets", {}).get(at.place.set, {}).get("law")
     if not unshifted or law != "uniform":  # rows of another law may be others under each shift
         return
     base = at.entries.get((unshifted[0], at.reference))
