@@ -302,7 +302,7 @@ def test_every_form_of_the_report_has_the_claims(store: Path, capsys: pytest.Cap
     assert "Claim 1: GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more" in html and "<b>helps" not in html
     assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["studies"]
-    assert told["findings"]["sentences"]["Claims"][0].startswith("GroupDRO <b>helps</b> & more: ")
+    assert told["findings"]["sentences"]["Claims"][0].startswith("GroupDRO <b>helps</b> & more (digits, none, few, mlp, last): ")
     tables = {table["name"]: table for table in told["tables"]}
     found = [dict(zip(tables["claims-alpha"]["columns"], row, strict=True)) for row in tables["claims-alpha"]["rows"]]
     assert [(row["shift"], row["selection"]) for row in found] == [(x, y) for y in ("last", "best-id") for x in ("none", "SC")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -207,7 +208,8 @@ def _parts(study: StudyRecord, places: Sequence[PlaceResults], items: Sequence[F
         said = [where(group[0]) + _effect(group, reference) for group in effects if any(item.told for item in group)]
         yield f"What each method does beside {reference} under the same shift", said or ["No difference could be told."]
     if study.claims:
-        yield "Claims", [_claim(item) for item in study.claims]
+        often = Counter(item.number for item in study.claims)
+        yield "Claims", [_claim(item, often[item.number] > 1) for item in study.claims]
     near = [item for item in items if item.kind == EFFECT_OF and item.about_equal and item.metric == HEADLINE.name]
     if near:
         yield (
@@ -227,13 +229,15 @@ def _parts(study: StudyRecord, places: Sequence[PlaceResults], items: Sequence[F
         yield "Rows that doubt themselves", list(doubts)
 
 
-def _claim(item: Judgement) -> str:
+def _claim(item: Judgement, several: bool) -> str:
     found = None if item.waits else item.difference
+    about = (item.place.data, item.shift, item.place.size, item.place.model, item.place.rule)
+    text = f"{item.text} ({', '.join(filter(None, about))})" if several else item.text
     if found is None:
-        return f"{item.text}: {item.verdict}."
+        return f"{text}: {item.verdict}."
     interval = "" if found.low is None or found.high is None else f" [{_signed(found.low)}, {_signed(found.high)}]"
     p = "" if item.adjusted is None else f"; p {'< 0.001' if item.adjusted < 0.001 else f'= {item.adjusted:.3f}'}"
-    return f"{item.text}: {item.verdict} ({_signed(found.mean)}{interval}{p})."
+    return f"{text}: {item.verdict} ({_signed(found.mean)}{interval}{p})."
 
 
 def _where(places: Sequence[Place]) -> Callable[[Finding], str]:

@@ -19,7 +19,7 @@ class Side(NamedTuple):
 
     method: str
     model: str | None
-    shift: str | None
+    shift: str | None = None
 
 
 def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
