@@ -59,7 +59,7 @@ def prepare(
     not what they should be, and for a folder that cannot be written.
     """
     from crosswind.data import prepared
-    from crosswind.data.sources.base import prepared_source
+    from crosswind.data.prepared.paths import prepared_source
 
     done = prepared.prepare(
         prepared_source(source, options, "source"),

@@ -266,7 +266,7 @@ def test_a_claim_compares_two_shifts() -> None:
 
 
 def test_what_a_method_wins_back() -> None:
-    # SC costs 0.30, 0.27 and 0.33 of 0.90; irm wins 0.20, 0.20 and 0.20 back: a third is 0.10, 0.09, 0.11, so 0.10, 0.11, 0.09 more.
+    # SC costs 0.30, 0.27 and 0.33 of 0.90, a third of which is 0.10, 0.09 and 0.11. irm wins 0.20 back: 0.10, 0.11, 0.09 more.
     rows = (
         several("erm", [0.90, 0.90, 0.90], shift="none") + several("erm", [0.60, 0.63, 0.57]) + several("irm", [0.80, 0.83, 0.77])
     )

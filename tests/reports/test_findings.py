@@ -14,7 +14,6 @@ from scipy import stats
 
 from crosswind.evaluation.compare import seeds_to_tell
 from crosswind.reports.findings import LISTED, Findings, find
-from crosswind.reports.gather import StudyRecord
 from crosswind.reports.results import arrange
 
 SHIFTS = {"none": [], "SC": {"type": "x"}, "LDD": {"type": "x"}, "UDS": {"type": "x"}}
@@ -54,7 +53,7 @@ def rows(values: dict[tuple[str, str, str], list[float]], **more: Any) -> Iterat
 
 def found(given: Any, shifts: Any = SHIFTS, law: str = "uniform", **resolved: Any) -> Findings | None:
     about = {"reference": "erm", "selection": ["last"], "shifts": shifts, "sets": {"test": {"law": law}}, "claims": []}
-    return find(StudyRecord("store", "s", {}, {**about, **resolved}, 0.0, arrange(given), [], [], [], 0, {}))
+    return find(arrange(given).shown(["last"]), {**about, **resolved}, [], [])
 
 
 def sentences(item: Findings) -> str:

@@ -17,7 +17,7 @@ import pytest
 from crosswind.reports import figures, score_tables
 from crosswind.reports.results import arrange
 from crosswind.reports.run_tables import run_table
-from crosswind.reports.tables import Table
+from crosswind.reports.tables import Score, Table
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -73,6 +73,11 @@ def _study() -> list[dict[str, Any]]:
     return rows
 
 
+def shown(table: Table) -> tuple[tuple[Any, ...], ...]:
+    """The rows with scores as a reader sees them."""
+    return tuple(tuple(str(cell) if isinstance(cell, Score) else cell for cell in row) for row in table.rows)
+
+
 def _by_name(tables: list[Table]) -> dict[str, Table]:
     return {table.name: table for table in tables}
 
@@ -96,7 +101,10 @@ def test_accuracy_cells_by_hand() -> None:
     """erm under SC: 0.59, 0.60, 0.61: mean 0.6, sd 0.01, half-width 4.3027 * 0.01 / sqrt 3 = 0.0248."""
     table = _by_name(result_tables(_study()))["accuracy-mini-digits-small-mlp-test-best-id"]
     assert table.columns == ("method", "points", "none", "SC")
-    assert table.rows[0] == ("erm", 1, "0.900 ± 0.025", "0.600 ± 0.025")
+    assert shown(table)[0] == ("erm", 1, "0.900 ± 0.025", "0.600 ± 0.025")
+    told = table.to_json()["rows"][0][3]
+    assert (told["n"], told["unit"], told["doubted"]) == (3, "fraction", False)
+    assert (round(told["mean"], 6), round(told["half_width"], 4)) == (0.6, 0.0248)
     assert [row[0] for row in table.rows] == ["erm", "groupdro", "mixup"]
 
 
@@ -158,10 +166,10 @@ def test_differences_are_paired_and_marked_only_without_zero() -> None:
     for seed, gain in enumerate((0.17, 0.15, 0.16)):
         rows += _run("SC", "erm", seed, _both(0.5)) + _run("SC", "groupdro", seed, _both(0.5 + gain))
     marked = result_tables(rows)[1]
-    assert marked.rows == (("groupdro", "+0.160 ± 0.025 *"),)
+    assert shown(marked) == (("groupdro", "+0.160 ± 0.025 *"),)
     assert any("(1 of 1)" in note and "about 0.05 of 1" in note for note in marked.notes)
     rows += [row for seed in range(3) for row in _run("SC", "mixup", seed, _both(0.5 + 0.1 * seed))]
-    assert result_tables(rows)[1].rows[1] == ("mixup", "+0.100 ± 0.248  "), "means stand under means"
+    assert result_tables(rows)[1].cells[1] == ["mixup", "+0.100 ± 0.248  "], "means stand under means"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +195,7 @@ def test_worst_group_names_the_group_of_most_seeds() -> None:
     rows = [row for seed in range(3) for row in _run("SC", "erm", seed, _both(0.5))]
     rows[-1]["metrics"] = {**rows[-1]["metrics"], "worst_group_name": "digit=4, ink=blue"}
     table = next(table for table in result_tables(rows) if table.name.startswith("worst-group"))
-    assert table.rows == (("SC", "erm", "0.250 ± 0.000", "digit=3, ink=red", "2 of 3", 4),)
+    assert shown(table) == (("SC", "erm", "0.250 ± 0.000", "digit=3, ink=red", "2 of 3", 4),)
     assert any("one row moves it by 0.25" in note for note in table.notes)
 
 
@@ -217,7 +225,7 @@ def test_a_method_without_any_score_keeps_its_row() -> None:
     for row in rows[:-1]:
         row["metrics"]["ece"] = None
     assert not any(table.name.startswith("ece") for table in result_tables(rows))
-    assert result_tables(rows)[0].rows == (("erm", "0.500"), ("mixup", None))
+    assert shown(result_tables(rows)[0]) == (("erm", "0.500"), ("mixup", None))
     assert "mixup       -" in result_tables(rows)[0].to_text().splitlines()
 
 
@@ -352,7 +360,7 @@ def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
         seen += 1
         assert told in table.notes, name
         for row in table.rows:
-            cells = [cell for cell in row if isinstance(cell, str)]
+            cells = [str(cell) for cell in row if isinstance(cell, str | Score)]
             assert any("†" in cell for cell in cells) == ("jtt" in cells), name
         assert "†" in table.to_text() and r"\dag{}" in table.to_latex()
     assert seen == 4
@@ -400,7 +408,7 @@ def test_split_seeds_crossed_with_seeds() -> None:
     h^2 = (161.4476 * 0.00015 + 18.5128 * 0.0020667) / 6, h = 0.10205.
     """
     tables = _by_name(result_tables(_crossed()))
-    assert tables["difference-mini-digits-small-mlp-test-best-id"].rows == (("groupdro", "+0.128 ± 0.102 *"),)
+    assert shown(tables["difference-mini-digits-small-mlp-test-best-id"]) == (("groupdro", "+0.128 ± 0.102 *"),)
     notes = tables["accuracy-mini-digits-small-mlp-test-best-id"].notes
     assert any("over 2 split seeds x 3 seeds: both are random effects, crossed" in note for note in notes)
     assert any("6 runs each" in note and "two seeds are expected to have in common: 0.75" in note for note in notes)

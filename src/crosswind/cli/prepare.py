@@ -49,7 +49,7 @@ def prepare_command(
     the same command goes on. A second call finds the copy and does nothing.
     """
     from crosswind.data import prepared
-    from crosswind.data.sources.base import prepared_source
+    from crosswind.data.prepared.paths import prepared_source
     from crosswind.studies.reading import apply_settings
 
     if check and (originals is not None or store is not None or accept_totals or again):

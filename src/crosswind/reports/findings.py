@@ -11,16 +11,15 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from crosswind.core.errors import plain
 from crosswind.evaluation.compare import Difference, benjamini_hochberg, holm, paired, seeds_to_tell
 from crosswind.evaluation.metrics import HEADLINE, METRICS
+from crosswind.reports.claims import Judgement
 from crosswind.reports.notes import MARK, at_chance, doubt_notes
 from crosswind.reports.results import Entry, Place, PlaceResults
-
-if TYPE_CHECKING:
-    from crosswind.reports.claims import Judgement
-    from crosswind.reports.gather import StudyRecord
+from crosswind.training.selection import ORACLES
 
 EFFECT = 0.05
 """The difference for which the number of seeds is told that would tell it, see `compare.seeds_to_tell`."""
@@ -108,6 +107,11 @@ class Findings:
     items: Sequence[Finding]
     parts: Sequence[tuple[str, Sequence[str]]]
 
+    def __post_init__(self) -> None:
+        # Names come from a store, which may hold anything; sentences go to terminals.
+        parts = [(plain(heading), tuple(map(plain, sentences))) for heading, sentences in self.parts]
+        vars(self).update(intro=plain(self.intro), parts=parts)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: the sentences by heading, and every comparison with its numbers."""
         sentences = {heading: list(found) for heading, found in self.parts}
@@ -125,17 +129,26 @@ class Findings:
         return "\n".join(lines) + "\n"
 
 
-def find(study: StudyRecord) -> Findings | None:
-    """What a study found on its test sets by the first of its selection rules; None where nothing can be compared."""
-    places = [at for at in study.places if at.place.rule == study.rules[0]]
-    items = [item for at in places for item in (*_costs(at, study.resolved), *_effects(at))]
+def find(
+    shown: Sequence[PlaceResults],
+    resolved: Mapping[str, Any],
+    claims: Sequence[Judgement],
+    runs: Sequence[Mapping[str, Any]],
+) -> Findings | None:
+    """What a study found on its test sets by the first of its selection rules; None where nothing can be compared.
+
+    `shown`: its places, `resolved`: the study with every default, `claims`: judged, `runs`: each with its `status`.
+    """
+    rule = str(resolved["selection"][0])
+    places = [at for at in shown if at.place.rule == rule]
+    items = [item for at in places for item in (*_costs(at, resolved), *_effects(at))]
     if not items:
         return None
-    multiplicity = str(study.resolved.get("multiplicity", "holm"))
+    multiplicity = str(resolved.get("multiplicity", "holm"))
     known = {i: item.difference.p for i, item in enumerate(items) if item.difference.p is not None}
     adjusted = _ADJUST[multiplicity][1](known) if multiplicity in _ADJUST else known
     items = [replace(item, adjusted=adjusted.get(i)) for i, item in enumerate(items)]
-    return Findings(_intro(study, items, multiplicity, len(known)), items, list(_parts(study, places, items)))
+    return Findings(_intro(places[0].place, items, multiplicity, runs), items, list(_parts(places, items, claims)))
 
 
 def _costs(at: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[Finding]:
@@ -181,35 +194,39 @@ def _compared(
 # -- words --------------------------------------------------------------------------------------------------------------------
 
 
-def _intro(study: StudyRecord, items: Sequence[Finding], multiplicity: str, family: int) -> str:
-    runs = sorted({item.difference.n for item in items})
-    split = any(item.difference.splits > 1 for item in items)
-    seeds = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    seeds += " runs" if split else " seeds" if runs[-1] > 1 else " seed"
+def _intro(place: Place, items: Sequence[Finding], multiplicity: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    numbers = sorted({item.difference.n for item in items})
+    crossed = any(item.difference.splits > 1 for item in items)
+    seeds = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    seeds += " runs" if crossed else " seeds" if numbers[-1] > 1 else " seed"
     judged = "p < 0.05, each alone"
     if multiplicity in _ADJUST:
+        family = sum(item.difference.p is not None for item in items)
         judged = f"p < 0.05 by {_ADJUST[multiplicity][0]} over {family} comparisons"
-    waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
-    missing = f" {waiting:,} of {len(study.runs):,} runs are not done." if waiting else ""
-    oracle = " The rule that chooses the step is an ORACLE." if study.rules[0].startswith("best-target") else ""
-    return f"Findings of {study.name} ({seeds}; points are percentage points; [95% interval]; {judged}).{missing}{oracle}"
+    waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in runs)
+    missing = f" {waiting:,} of {len(runs):,} runs are not done." if waiting else ""
+    oracle = " The rule that chooses the step is an ORACLE." if place.rule in ORACLES else ""
+    return f"Findings of {place.study} ({seeds}; points are percentage points; [95% interval]; {judged}).{missing}{oracle}"
 
 
-def _parts(study: StudyRecord, places: Sequence[PlaceResults], items: Sequence[Finding]) -> Iterator[tuple[str, list[str]]]:
+def _parts(
+    places: Sequence[PlaceResults], items: Sequence[Finding], claims: Sequence[Judgement]
+) -> Iterator[tuple[str, list[str]]]:
     where = _where([at.place for at in places])
-    reference = study.reference
+    reference = places[0].reference
+    entries = {at.place: at.entries for at in places}
     costs, effects = (_together(item for item in items if item.kind == kind) for kind in (COST, EFFECT_OF))
     if costs:
         without = sorted({f"{group[0].base:.1%}" for group in costs if group[0].metric == HEADLINE.name})
         right = f" (right on {' to '.join(dict.fromkeys((without[0], without[-1])))} without a shift)" if without else ""
-        said = [where(group[0]) + _cost(group, study) for group in costs if any(item.told for item in group)]
+        said = [where(group[0]) + _cost(group, entries[group[0].place]) for group in costs if any(item.told for item in group)]
         yield f"What each shift costs {reference}{right}", said or ["No cost could be told."]
     if effects:
         said = [where(group[0]) + _effect(group, reference) for group in effects if any(item.told for item in group)]
         yield f"What each method does beside {reference} under the same shift", said or ["No difference could be told."]
-    if study.claims:
-        often = Counter(item.number for item in study.claims)
-        yield "Claims", [_claim(item, often[item.number] > 1) for item in study.claims]
+    if claims:
+        often = Counter(item.number for item in claims)
+        yield "Claims", [_claim(item, often[item.number] > 1) for item in claims]
     near = [item for item in items if item.kind == EFFECT_OF and item.about_equal and item.metric == HEADLINE.name]
     if near:
         yield (
@@ -259,9 +276,9 @@ def _together(items: Iterable[Finding]) -> list[list[Finding]]:
     return sorted(groups.values(), key=lambda group: -max((abs(item.difference.mean) for item in group if item.told), default=0.0))
 
 
-def _cost(group: Sequence[Finding], study: StudyRecord) -> str:
+def _cost(group: Sequence[Finding], entries: Mapping[tuple[str, str], Entry]) -> str:
     told = [item for item in group if item.told]
-    entry = study.found.places[told[0].place].entries[told[0].shift, told[0].method]
+    entry = entries[told[0].shift, told[0].method]
     end = f"; {told[0].method} is then no better than guessing" if at_chance(entry, HEADLINE.name) else ""
     return f"{told[0].shift} {_changes(told, 'costs', 'gives')}{end}.{_mark(told[0])}"
 

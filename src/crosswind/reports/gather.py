@@ -128,7 +128,7 @@ class StudyRecord:
     def findings(self) -> Findings | None:
         """What the study found, in sentences; None where nothing can be compared."""
         with damage_named(self.store, self.name):
-            return find(self)
+            return find(self.places, self.resolved, self.claims, self.runs)
 
     def to_text(self) -> str:
         """What is printed: the findings and two tables, of the first place; without findings every table."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import DataError
-from crosswind.core.knobs import knobs_of
-from crosswind.core.registry import Facts, facts
+from crosswind.core.errors import DataError, InputError
+from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.registry import Facts, facts, listing, load
 
 if TYPE_CHECKING:
     from crosswind.data.sources.base import PreparedSource
@@ -37,6 +37,16 @@ def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
         return Path(os.path.abspath(Path(given).expanduser()))
     except (RuntimeError, ValueError) as error:  # no home
         raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
+
+
+def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:
+    """A registered source with its settings. Raises `InputError` on `field` for one that has no prepared copy."""
+    known = facts("sources", name, field)
+    if not is_prepared(known):
+        valid = [item.name for item in listing("sources") if is_prepared(item)]
+        raise InputError(field, f"{name!r} is always ready and has no prepared copy", valid)
+    made: PreparedSource = load("sources", name)(**resolve(known.knobs, settings, "", f"source {name!r}"))
+    return made
 
 
 def owner(source: PreparedSource) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crosswind.core.cards import Card, Original
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.knobs import knob, knobs_of, resolve
-from crosswind.core.registry import facts, listing, load
+from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
@@ -233,18 +233,6 @@ def names_chosen(given: object, field: str, what: str, known: Iterable[str] | No
         if name in given[:place]:
             raise InputError(field, f"names {name!r} twice")
     return list(given)
-
-
-def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:
-    """A registered source with its settings. Raises `InputError` on `field` for one that has no prepared copy."""
-    from crosswind.data.prepared.paths import is_prepared
-
-    known = facts("sources", name, field)
-    if not is_prepared(known):
-        valid = [item.name for item in listing("sources") if is_prepared(item)]
-        raise InputError(field, f"{name!r} is always ready and has no prepared copy", valid)
-    made: PreparedSource = load("sources", name)(**resolve(known.knobs, settings, "", f"source {name!r}"))
-    return made
 
 
 def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str = "data") -> AttributedDataset:
