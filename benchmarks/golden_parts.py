@@ -76,6 +76,15 @@ def command(*words: str, folder: Path | None = None) -> str:
     return done.stdout
 
 
+def _as_text(cell: Any) -> Any:
+    """A score as tables show it, and as the record has it."""
+    if not isinstance(cell, dict):
+        return cell
+    half = "" if cell["half_width"] is None else f" ± {cell['half_width']:.3f}"
+    marks = (" *" if cell.get("excludes_zero") else "") + (" †" if cell["doubted"] else "")
+    return f"{cell['mean']:{'+' if 'excludes_zero' in cell else ''}.3f}{half}{marks}"
+
+
 def study(name: str, values: Mapping[str, Any], folder: Path, *, tables: bool = False, workers: int = 0) -> Figures:
     """Every metric of every run, rule and set of a study, its planned warnings, and perhaps the tables of its report."""
     import crosswind
@@ -105,7 +114,9 @@ def study(name: str, values: Mapping[str, Any], folder: Path, *, tables: bool = 
         figures[subject] = entry
     figures[f"{name}: warnings"] = {"count": len(results.warnings), "words": list(results.warnings)}
     if tables:
-        for table in json.loads(command("report", str(folder / "runs"), "--no-page", "--json")):
+        (told,) = json.loads(command("report", str(folder / "runs"), "--no-page", "--json"))["studies"]
+        for table in told["tables"]:
+            table["rows"] = [[_as_text(cell) for cell in row] for row in table["rows"]]
             if not table["name"].startswith("time"):
                 figures[f"{name}: table {table['name']}"] = {"columns": table["columns"], "rows": table["rows"]}
     return figures

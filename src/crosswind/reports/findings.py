@@ -109,7 +109,7 @@ class Findings:
 
     def __post_init__(self) -> None:
         # Names come from a store, which may hold anything; sentences go to terminals.
-        parts = [(plain(heading), tuple(map(plain, sentences))) for heading, sentences in self.parts]
+        parts = [(plain(heading), list(map(plain, sentences))) for heading, sentences in self.parts]
         vars(self).update(intro=plain(self.intro), parts=parts)
 
     def to_json(self) -> dict[str, Any]:
