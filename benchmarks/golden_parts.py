@@ -1068,7 +1068,6 @@ def plans(folder: Path) -> Figures:
     for word, scale in (
         ("demo", None),
         ("demo", "tiny"),
-        ("demo", "small"),
         ("jeon2025/sizes", None),
         ("methods/all", None),
         ("methods/all", "tiny"),

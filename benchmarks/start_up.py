@@ -57,7 +57,13 @@ def planning(rounds: int) -> None:
     from crosswind.studies.spec import load_study
 
     study = load_study(
-        "demo", None, ["seeds=100", "methods.groupdro.eta=[0.001,0.003,0.01,0.03,0.1,0.3,1,2,3]", "training.lr=[0.001,0.01]"]
+        "demo",
+        None,
+        [
+            "seeds=100",
+            "methods={erm: {}, groupdro: {eta: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 2, 3]}}",
+            "training.lr=[0.001,0.01]",
+        ],
     )
     found = []
     for _ in range(rounds):
