@@ -21,6 +21,8 @@ from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_sets, make_split, parse_sampler
 
 if TYPE_CHECKING:
+    from polars import DataFrame
+
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
     from crosswind.studies.scheduler import Progress, Summary
@@ -202,6 +204,20 @@ class StudyResults:
 
     def __str__(self) -> str:
         return "\n\n".join(table.to_text() for table in self.tables)
+
+    def frame(self) -> DataFrame:
+        """The rows as a polars frame: a column for each label of a run, and for each score that is a number."""
+        import polars
+
+        flat = [
+            {
+                name: value
+                for name, value in {**row, **(row["metrics"] or {})}.items()
+                if isinstance(value, str | int | float | None)
+            }
+            for row in self.rows
+        ]
+        return polars.DataFrame(flat, infer_schema_length=None)
 
 
 def run_study(

@@ -11,14 +11,14 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
 from crosswind.core.files import read_at_most
 from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 KINDS = (".csv", ".parquet")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
+FRAMES = ("a polars or pandas frame", "a mapping from name to values")
 MANY_NUMBERS = 1000
 MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
 
@@ -114,6 +115,60 @@ def _fault_of(text: bytes, path: str) -> str | None:
     except csv.Error as error:
         return f"{path}, line {reader.line_num}: {error}"
     return None if found is None else f"{path}, line {found[0]} has {found[1]} cells, and the first line has {first}"
+
+
+def frame_of(
+    table: Any, field: str, kinds: Sequence[str] = ("a polars or pandas frame", "a mapping from name to values")
+) -> DataFrame:
+    """A polars or pandas frame, or a mapping from name to values, as a polars frame. Missing values are null, mixed ones text.
+
+    `field` names the table in errors, `kinds` say what else is taken. Raises `InputError` for something else, `DataError` for
+    columns of other lengths.
+    """
+    import polars
+
+    if isinstance(table, polars.DataFrame):
+        return table
+    if isinstance(table, Mapping):
+        return _framed({str(name): values for name, values in table.items()}, field)
+    if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
+        if len(set(map(str, table.columns))) < len(table.columns):
+            raise DataError(f"the {field} frame names a column twice")
+        return _framed({str(name): table[name].tolist() for name in table.columns}, field)
+    raise InputError(field, f"must be a table, not {shown(table)}", kinds)
+
+
+def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
+    import polars
+
+    made: dict[str, Series] = {}
+    for name, values in columns.items():
+        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+            raise InputError(field, f"column {name!r} must be a list of values, not {shown(values)}")
+        made[name] = _series(name, values.tolist() if hasattr(values, "tolist") else list(values))
+        first = next(iter(made))
+        if len(made[name]) != len(made[first]):
+            raise DataError(
+                f"column {name!r} of the {field} table has {len(made[name]):,} rows, and {first!r} has {len(made[first]):,}"
+            )
+    return polars.DataFrame(made)
+
+
+def _series(name: str, values: list[Any]) -> Series:
+    import polars
+
+    kinds = {type(value) for value in values if value is not None}
+    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in kinds):
+        return polars.Series(name, values, dtype=polars.Object)
+    if kinds in ({int}, {float}, {bool}) and not (int in kinds and any(abs(value or 0) >= 2**62 for value in values)):
+        return polars.Series(name, values)
+    # Columns of mixed values, such as text with a NaN for what is missing, are text.
+    return polars.Series(name, [None if _lacks(value) else str(value) for value in values], dtype=polars.String)
+
+
+def _lacks(value: object) -> bool:
+    """None, a NaN, and what pandas writes for a missing value or time."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
 
 
 def has_column(rows: DataFrame, name: str, path: str, field: str) -> str:

@@ -58,21 +58,24 @@ class Table(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder of images hold."""
-        rows = read_table(self.path, "table.path")
+        return self.of(read_table(self.path, "table.path"), self.path)
+
+    def of(self, rows: DataFrame, path: str) -> Reading:
+        """The data set of rows that are there already; `path` is what errors call the table."""
         top = Path(self.images).expanduser()
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("table.images", f"{self.images!r} {problem}")
-        names = texts(rows, has_column(rows, self.path_column, self.path, "table.path_column"), self.path).to_list()
-        plain = _of_columns(rows, "table", self.path, self.columns, self.unit, (self.path_column,))
-        files = [_inside(name, self.path_column, row, self.path) for row, name in enumerate(names)]
-        sizes = [_size(top, file, self.images, f"{self.path}, row {row + 1}") for row, file in enumerate(files)]
+        names = texts(rows, has_column(rows, self.path_column, path, "table.path_column"), path).to_list()
+        plain = of_columns(rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem)
+        files = [_inside(name, self.path_column, row, path) for row, name in enumerate(names)]
+        sizes = [_size(top, file, self.images, f"{path}, row {row + 1}") for row, file in enumerate(files)]
         listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
         dataset = from_files(
             plain.name,
             plain.table,
             lambda row: top / files[row],
-            lambda row: f"{self.path}, row {row + 1}: {files[row]!r}",
+            lambda row: f"{path}, row {row + 1}: {files[row]!r}",
             self.size,
             told={
                 "source": "table",
@@ -113,10 +116,10 @@ class Texts(Source):
         missing = column.is_null().arg_true()
         if len(missing):
             raise DataError(f"{self.path}, column {self.text!r}, row {missing[0] + 1} has no text")
-        dataset = _of_columns(rows, "texts", self.path, self.columns, self.unit, (self.text,))
+        dataset = of_columns(rows, "texts", self.path, self.columns, self.unit, (self.text,))
         held = column.to_numpy().astype(object)
         hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in held)
-        return _with_inputs(dataset, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64))
+        return with_inputs(dataset, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64))
 
 
 @register("features", kind="source")
@@ -143,7 +146,7 @@ class Features(Source):
             raise InputError("features.features", "give either an npy file here, or 'numbers', the columns that hold the features")
         rows = read_table(self.path, "features.path")
         taken = [] if self.numbers is None else names_chosen(self.numbers, "features.numbers", "column")
-        dataset = _of_columns(rows, "features", self.path, self.columns, self.unit, taken)
+        dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
             held = read_features(self.features, dataset, "features.features")
         else:
@@ -153,7 +156,7 @@ class Features(Source):
         if not np.isfinite(held).all():
             row, place = np.argwhere(~np.isfinite(held))[0]
             raise DataError(f"{self.path}, row {row + 1}, feature {place + 1} is no finite number in float32")
-        return _with_inputs(dataset, "features", held, InputSpec.features(held.shape[1]))
+        return with_inputs(dataset, "features", held, InputSpec.features(held.shape[1]))
 
 
 @register("factors", kind="source")
@@ -185,7 +188,7 @@ class Factors(Source):
             if self.split is not None or self.copies != 1:
                 raise InputError("factors", "copies and split belong to a grid, and a path is given")
             rows = read_table(self.path, "factors.path")
-            table = _of_columns(rows, "factors", self.path, self.columns, None, ()).table
+            table = of_columns(rows, "factors", self.path, self.columns, None, ()).table
             told["table"] = table.digest()
         else:
             if self.columns is not None:
@@ -244,10 +247,18 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
         raise InputError(field, error.problem, error.choices) from None
 
 
-def _of_columns(
-    rows: DataFrame, source: str, path: str, columns: list[str] | None, unit: str | None, taken: Sequence[str]
+def of_columns(
+    rows: DataFrame,
+    source: str,
+    path: str,
+    columns: list[str] | None,
+    unit: str | None,
+    taken: Sequence[str],
+    name: str | None = None,
 ) -> AttributedDataset:
-    """The attributes of a user's table, without inputs. `columns`: which columns are attributes; None: all but `unit` and `taken`.
+    """The attributes of a user's table, without inputs, under `name`, by default that of the file `path`.
+
+    `columns`: which columns are attributes; None: all but `unit` and `taken`.
 
     Raises `InputError` on settings of the `source`, `DataError` for what the columns hold.
     """
@@ -259,10 +270,10 @@ def _of_columns(
     else:
         field = f"{source}.columns"
         chosen = [has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")]
-    return AttributedDataset(Path(path).stem, attribute_table(rows, chosen, path), units=units)
+    return AttributedDataset(name or Path(path).stem, attribute_table(rows, chosen, path), units=units)
 
 
-def _with_inputs(
+def with_inputs(
     dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
 ) -> AttributedDataset:
     """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`."""

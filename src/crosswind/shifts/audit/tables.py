@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
+from crosswind.core.errors import DataError, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.tabular import MISSING, read_table
+from crosswind.data.tabular import MISSING, frame_of, read_table
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
 if TYPE_CHECKING:
-    from polars import DataFrame, Series
+    from polars import DataFrame
 
 NO_VALUE = "(missing)"
 BINS = 10
@@ -133,53 +133,12 @@ def _frame(table: Any, field: str) -> DataFrame:
     if isinstance(table, AttributeTable):
         values = {name: np.array(table.attribute(name).values)[table.column(name)] for name in table.names}
         frame = polars.DataFrame(values)
-    elif isinstance(table, polars.DataFrame):
-        frame = table
-    elif isinstance(table, Mapping):
-        frame = _framed({str(name): values for name, values in table.items()}, field)
-    elif type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
-        if len(set(map(str, table.columns))) < len(table.columns):
-            raise DataError(f"the {field} frame names a column twice")
-        frame = _framed({str(name): table[name].tolist() for name in table.columns}, field)
     else:
         kinds = ["a path", "a polars or pandas frame", "a mapping from name to values", "an AttributeTable", "an AttributedDataset"]
-        raise InputError(field, f"must be a table, not {shown(table)}", kinds)
+        frame = frame_of(table, field, kinds)
     if not frame.height or not frame.width:
         raise DataError(f"the {field} table has no rows")
     return frame
-
-
-def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
-    import polars
-
-    made: dict[str, Series] = {}
-    for name, values in columns.items():
-        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-            raise InputError(field, f"column {name!r} must be a list of values, not {shown(values)}")
-        made[name] = _series(name, values.tolist() if hasattr(values, "tolist") else list(values))
-        first = next(iter(made))
-        if len(made[name]) != len(made[first]):
-            raise DataError(
-                f"column {name!r} of the {field} table has {len(made[name]):,} rows, and {first!r} has {len(made[first]):,}"
-            )
-    return polars.DataFrame(made)
-
-
-def _series(name: str, values: list[Any]) -> Series:
-    import polars
-
-    kinds = {type(value) for value in values if value is not None}
-    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in kinds):
-        return polars.Series(name, values, dtype=polars.Object)
-    if kinds in ({int}, {float}, {bool}) and not (int in kinds and any(abs(value or 0) >= 2**62 for value in values)):
-        return polars.Series(name, values)
-    # Columns of mixed values, such as text with a NaN for what is missing, are text.
-    return polars.Series(name, [None if _lacks(value) else str(value) for value in values], dtype=polars.String)
-
-
-def _lacks(value: object) -> bool:
-    """None, a NaN, and what pandas writes for a missing value or time."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
 
 
 def _coded(frame: DataFrame, name: str) -> _Coded | str:
