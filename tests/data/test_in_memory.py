@@ -102,7 +102,7 @@ def test_what_is_no_data_is_one_sentence() -> None:
 def test_results_of_a_study_are_a_frame(tmp_path: Path) -> None:
     results = cw.run_study("demo", tmp_path / "out", scale="tiny", settings=["methods={erm: {}}", "claims=[]"])
     frame = results.frame()
-    assert frame.height == len(results.rows) == 10 and {"shift", "method", "seed", "set", "accuracy", "worst_group"} <= set(
+    assert frame.height == len(results.rows) == 20 and {"shift", "method", "seed", "set", "accuracy", "worst_group"} <= set(
         frame.columns
     )
     assert frame.filter(polars.col("set") == "test")["accuracy"].is_between(0, 1).all()

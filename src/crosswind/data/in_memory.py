@@ -56,7 +56,9 @@ def from_torch(
     size. Every item is read once, here, and held. A random transform would be drawn once: leave it out and name a method that
     augments. `attributes`: a polars or pandas frame, or a mapping, in the order of the data set. A label of the items is an
     attribute too, called `label`, by the names of `dataset.classes` where there are any, unless `attributes` has that column.
-    `unit` and `columns` are those of `from_frame`. Raises `InputError` for settings, `DataError` for items that are no images of one size.
+    `unit` and `columns` are those of `from_frame`.
+
+    Raises `InputError` for settings, `DataError` for items that are no images of one size.
     """
     n = len(dataset)
     pixels: list[NDArray[np.uint8]] = []

@@ -22,7 +22,7 @@ from crosswind.reports import figures as draw
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
-from crosswind.reports.results import LEVEL, Place
+from crosswind.reports.results import Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.tables import Table, distinct, slug
@@ -190,18 +190,8 @@ def _moment(seconds: float) -> str:
 
 
 def _remarks(study: StudyRecord) -> list[str]:
-    differences = [item for at in study.places for item in at.differences().values() if item.n > 1]
-    lines = []
-    if differences:
-        lines.append(
-            f"{sum(item.excludes_zero for item in differences)} of {len(differences)} differences to {study.reference} in "
-            f"{HEADLINE.words} have a 95% interval that excludes 0; where nothing differs, about "
-            f"{len(differences) * (1 - LEVEL):.2g} would by chance. An interval that holds 0 does not show that nothing differs."
-        )
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
-    if waiting:
-        lines.append(f"{waiting:,} of {len(study.runs):,} runs are not done: this page shows what is there so far.")
-    return lines
+    return [f"{waiting:,} of {len(study.runs):,} runs are not done: this page shows what is there so far."] if waiting else []
 
 
 # -- sections -----------------------------------------------------------------------------------------------------------------
