@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from crosswind.cli.audit import audit_command
+from crosswind.cli.compare import compare_command
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command, schema_command
 from crosswind.cli.prepare import prepare_command
@@ -41,6 +42,7 @@ app.command("run")(run_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)
 app.command("report")(report_command)
+app.command("compare")(compare_command)
 app.command("check")(check_command)
 app.command("prepare")(prepare_command)
 app.command("list")(list_command)

@@ -130,6 +130,26 @@ def paired(reference: Mapping[K, float], values: Mapping[K, float], level: float
     return Difference(**{**vars(found), "missing": missing, "p": p})
 
 
+def unpaired(reference: Sequence[float], values: Sequence[float], level: float = 0.95) -> Difference:
+    """Mean of `values` minus mean of `reference`, taken as independent, with the interval and p of Welch (1947).
+
+    Without a second value on both sides, or without any spread, there is neither. Raises `ValueError` as `summary` does.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    one, other = summary(reference, level), summary(values, level)
+    n = one.n + other.n
+    mean = other.mean - one.mean
+    parts = [(side.sd or 0.0) ** 2 / side.n for side in (one, other)]
+    if one.sd is None or other.sd is None or not any(parts):
+        return Difference(mean, None, n, None, None)
+    error = math.sqrt(sum(parts))
+    free = sum(parts) ** 2 / sum(part**2 / (side.n - 1) for part, side in zip(parts, (one, other), strict=True))
+    half = float(stdtrit(free, (1 + level) / 2)) * error
+    p = float(2 * stdtr(free, -abs(mean) / error))
+    return Difference(mean, error * math.sqrt(n), n, mean - half, mean + half, p=p)
+
+
 def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], float]:
     """The half-width of the interval at level 1 - p, of a whole rectangle of several split seeds and several seeds."""
     from scipy.special import stdtrit

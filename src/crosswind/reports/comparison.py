@@ -1,0 +1,87 @@
+"""Two studies beside each other: what changed between them, paired where their seeds agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.evaluation.compare import Difference, holm, over_runs, paired, unpaired
+from crosswind.evaluation.metrics import METRICS
+from crosswind.reports.gather import StudyRecord
+from crosswind.reports.results import LEVEL, Place
+from crosswind.reports.tables import Cell, Score, Table
+
+_About = tuple[Place, str, str]
+
+
+def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy") -> Table:
+    """The second study minus the first, a row for each data set, shift, size, model, method, test set and rule that both have.
+
+    Runs are paired by seed (and split seed) where both have them and the test rows are dealt by the same split seeds; elsewhere the
+    means are compared (Welch 1947). p is adjusted for all rows together (Holm 1979). Raises `InputError` for another `metric`, and
+    where the studies share no row.
+    """
+    if metric not in METRICS:
+        raise unknown("--metric", "metric", metric, METRICS)
+    sides = [_values(record, metric) for record in (first, second)]
+    both = [about for about in sides[0] if about in sides[1]]
+    if not both:
+        raise InputError("B", f"has no data set, shift, size, model, method, set and rule that A has with {metric}")
+    one_deal = _split_seeds(first) == _split_seeds(second)
+    found = {about: _difference(sides[0][about], sides[1][about], one_deal) for about in both}
+    adjusted = holm({about: item.p for about, item in found.items() if item.p is not None})
+    varying = [name for name in Place._fields[1:] if len({getattr(place, name) for place, *_ in both}) > 1]
+    unit = METRICS[metric].unit
+    rows: list[list[Cell]] = []
+    for about, item in found.items():
+        place, shift, method = about
+        means = [over_runs(side[about], LEVEL) for side in sides]
+        p = adjusted.get(about)
+        star = " *" if p is not None and p < 1 - LEVEL and item.excludes_zero else ""
+        counts = f"{item.n} pairs" if _is_paired(sides[0][about], sides[1][about], one_deal) else f"{means[0].n} and {means[1].n}"
+        rows.append(
+            [
+                *(getattr(place, name) for name in varying),
+                shift,
+                method,
+                *(Score(mean.mean, mean.half_width, mean.n, unit) for mean in means),
+                Score(item.mean, item.half_width, item.n, unit, star, signed=True),
+                None if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
+                counts,
+            ]
+        )
+    names = [f"{letter} {record.name}" for letter, record in zip("AB", (first, second), strict=True)]
+    notes = [
+        f"* B differs from A: p < 0.05 by Holm over {len(adjusted)} rows. The interval is of its row alone.",
+        "Pairs are runs of one seed. Without them the means are compared, and their seeds are taken as independent.",
+    ]
+    if not one_deal:
+        notes.append("The split seeds differ, so the test rows are not the same and no runs are paired.")
+    left_out = sum(len(side) - len(both) for side in sides)
+    if left_out:
+        notes.append(f"{left_out} rows that only one study has are left out.")
+    columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
+    return Table("comparison", f"{METRICS[metric].title}: {second.name} minus {first.name}", columns, rows, notes, len(varying) + 2)
+
+
+def _values(record: StudyRecord, metric: str) -> dict[_About, Mapping[Any, float]]:
+    return {
+        (at.place._replace(study=""), shift, method): values
+        for at in record.places
+        for (shift, method), entry in at.entries.items()
+        if (values := entry.values(metric))
+    }
+
+
+def _split_seeds(record: StudyRecord) -> Any:
+    return record.resolved.get("split_seeds") or record.resolved.get("split_seed", 0)
+
+
+def _is_paired(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool) -> bool:
+    return one_deal and len(one.keys() & other.keys()) > 1
+
+
+def _difference(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool) -> Difference:
+    found = paired(one, other, LEVEL) if _is_paired(one, other, one_deal) else None
+    return found or unpaired(list(one.values()), list(other.values()), LEVEL)

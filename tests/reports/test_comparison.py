@@ -1,0 +1,97 @@
+"""Two studies beside each other: pairs and means by hand, and what is no comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from scipy import stats
+from tests.cli.test_fuzz_stores import whole_store
+
+from crosswind.cli.main import _status
+from crosswind.evaluation.compare import unpaired
+from crosswind.studies.store import Store
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unpaired_is_welchs(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    one, other = draw.normal(0.6, 0.02, 4).tolist(), draw.normal(0.63, 0.05, 7).tolist()
+    told = stats.ttest_ind(other, one, equal_var=False)
+    found, interval = unpaired(one, other), told.confidence_interval(0.95)
+    assert found.p == pytest.approx(told.pvalue) and found.n == 11
+    assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+    assert unpaired(one[:1], other).p is None and unpaired([0.5, 0.5], [0.6, 0.6]).low is None
+
+
+def compared(a: Any, b: Any, capsys: Any, *more: str) -> dict[str, Any]:
+    assert _status(["compare", str(a), str(b), "--json", *more]) == 0
+    table = json.loads(capsys.readouterr().out)
+    return {
+        tuple(row[i] for i, name in enumerate(table["columns"]) if name in ("selection", "rule", "shift", "method")): dict(
+            zip(table["columns"], row, strict=True)
+        )
+        for row in table["rows"]
+    } | {"notes": table["notes"]}
+
+
+def changed(out: Path, by: float, split_seed: int | None = None) -> None:
+    """Every score of a store raised, by another amount for each seed; its study dealt by another split seed."""
+    from crosswind.studies.database import scores, studies
+
+    with Store.open(out, create=True) as store:
+        seeds = {run["key"]: run["labels"]["seed"] for run in store.runs("alpha")}
+        with store.transaction() as connection:
+            for key, rule, name, text in connection.execute(
+                sa.select(scores.c.key, scores.c.rule, scores.c.set, scores.c.metrics)
+            ).fetchall():
+                metrics = {**json.loads(text), "accuracy": json.loads(text)["accuracy"] + by + 0.001 * seeds[key]}
+                where = (scores.c.key == key) & (scores.c.rule == rule) & (scores.c.set == name)
+                connection.execute(scores.update().where(where).values(metrics=json.dumps(metrics)))
+            if split_seed is not None:
+                resolved = json.loads(connection.execute(sa.select(studies.c.resolved)).scalar_one())
+                connection.execute(studies.update().values(resolved=json.dumps({**resolved, "split_seed": split_seed})))
+
+
+def test_two_stores(tmp_path: Path, capsys: Any) -> None:
+    done: dict[Any, Any] = {"statuses": {}}
+    one, other = whole_store(tmp_path / "one", **done), whole_store(tmp_path / "other", **done)
+    changed(other, 0.1)
+    found = compared(one, other, capsys)
+    notes = found.pop("notes")
+    assert len(found) == 8, "two shifts, two methods, two rules"
+    for row in found.values():
+        assert row["runs"] == "3 pairs" and row["B - A"]["mean"] == pytest.approx(0.101) and row["B - A"]["excludes_zero"]
+        assert row["B - A"]["half_width"] == pytest.approx(4.302653 * 0.001 / 3**0.5, rel=1e-6)
+        assert row["B alpha"]["mean"] - row["A alpha"]["mean"] == pytest.approx(0.101) and row["p, Holm"] == "<0.001"
+    assert notes[0].startswith("* B differs from A: p < 0.05 by Holm over 8 rows.")
+    same = compared(one, one, capsys)
+    assert not any(row["B - A"]["excludes_zero"] or row["B - A"]["mean"] for name, row in same.items() if name != "notes")
+    changed(other, 0.0, split_seed=1)
+    found = compared(one, other, capsys)
+    assert "no runs are paired" in found.pop("notes")[-1] and {row["runs"] for row in found.values()} == {"3 and 3"}
+    assert _status(["compare", str(one), str(other)]) == 0
+    assert "B - A" in capsys.readouterr().out
+
+
+def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, capsys: Any) -> None:
+    one, other = whole_store(tmp_path / "one"), whole_store(tmp_path / "other", shifts=("UDS",))
+    for words, says in (
+        (
+            ["compare", str(one), str(other)],
+            "error: B: has no data set, shift, size, model, method, set and rule that A has with accuracy",
+        ),
+        (
+            ["compare", str(one), str(one), "--metric", "acuracy"],
+            "error: --metric: unknown metric 'acuracy', did you mean 'accuracy'?",
+        ),
+        (["compare", f"{one}#beta", str(one)], "unknown study"),
+        (["compare", str(tmp_path / "none"), str(one)], "none"),
+    ):
+        assert _status(words) == 2
+        said = capsys.readouterr().err
+        assert says in said and said.count("\n") == 1
