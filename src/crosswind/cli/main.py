@@ -16,6 +16,7 @@ import typer
 
 from crosswind.cli.audit import audit_command
 from crosswind.cli.compare import compare_command
+from crosswind.cli.init import init_command
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command, schema_command
 from crosswind.cli.prepare import prepare_command
@@ -38,6 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("init")(init_command)
 app.command("run")(run_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)

@@ -1,0 +1,41 @@
+"""`crosswind init TABLE`: a commented study file for a table of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crosswind.cli.options import written
+from crosswind.core.errors import InputError
+
+
+def init_command(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A CSV or Parquet file with a column of paths of images.")],
+    images: Annotated[str | None, typer.Option("--images", metavar="DIR", help="Folder of the images; else looked for.")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="What is to be told; else proposed.")] = None,
+    size: Annotated[int, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures in pixels.")] = 32,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes; default: TABLE's name .yaml.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a commented study for a table: its columns looked at, label and attributes proposed, sizes that fit.
+
+    The study is planned before it is written, so that it can be run as it is.
+    """
+    from crosswind.core.files import write_atomically
+    from crosswind.studies.plan import make_plan
+    from crosswind.studies.propose import propose
+    from crosswind.studies.reading import parse
+    from crosswind.studies.spec import study_from
+
+    path = out or Path(table).with_suffix(".yaml")
+    if path.exists() and not force:
+        raise InputError("--out", f"{path} is there already; name another file, or --force")
+    found = propose(table, images, label, size)
+    planned = make_plan(study_from(parse(found.text, str(path)), name=path.stem))
+    with written("--out", path):
+        write_atomically(path, found.text.encode())
+    for note in (*found.notes, *planned.warnings):
+        typer.echo(f"{note}.", err=True)
+    typer.echo(f"wrote {path}: {len(planned.runs)} runs; crosswind run {path}")

@@ -1,0 +1,164 @@
+"""A study file for somebody's own table: its columns looked at, label and attributes proposed, sizes that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crosswind.core.errors import DataError, InputError, unknown
+from crosswind.data.decoding import IMAGE_ENDINGS
+from crosswind.data.tabular import MISSING, read_table
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+MOST_VALUES = 20
+"""A column of more different values is not proposed as label or attribute."""
+LABELS = ("label", "class", "target", "y", "category", "species", "diagnosis", "answer")
+UNITS = ("patient", "subject", "person", "user", "photographer", "author", "video", "site_id", "unit", "group_id")
+LEAST, MOST_TEST = 4, 25
+"""Rows of the smallest cell that a study needs, and the most rows of a cell that test."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A study file as `text`, and what was seen of the table in `notes`, a sentence each."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def propose(table: str, images: str | None = None, label: str | None = None, size: int = 32) -> Proposal:
+    """A commented study for a CSV or Parquet table with a column of paths of images.
+
+    `images`: their folder; by default the table's own, or one beside it in which the first image lies. `label`: the column that is
+    to be told; by default one of a usual name, else the first that fits. Raises `InputError`, `DataError`.
+    """
+    rows = read_table(table, "TABLE")
+    path_column = _paths(rows)
+    if path_column is None:
+        raise DataError(f"{table} has no column of paths of images ({', '.join(IMAGE_ENDINGS[:4])}, ...): name them in one")
+    folder = _folder(Path(table), images, str(rows[path_column][0]))
+    fits = {name: values for name in rows.columns if name != path_column and (values := _values(rows, name)) is not None}
+    if label is not None and label not in rows.columns:
+        raise unknown("--label", f"column of {table}", label, rows.columns)
+    if label is not None and label not in fits:
+        raise InputError("--label", f"{label!r} has missing values, one value, or more than {MOST_VALUES} values", list(fits))
+    named = [name for name in fits if name.lower() in LABELS]
+    chosen = label or (named or list(fits) or [""])[0]
+    attributes = [name for name in fits if name != chosen]
+    if not attributes:
+        raise DataError(f"{table} needs two columns of 2 to {MOST_VALUES} values without missing ones: a label and an attribute")
+    smallest = {name: _smallest(rows, chosen, name) for name in attributes}
+    attribute = max(attributes, key=lambda name: smallest[name])
+    if smallest[attribute] < LEAST:
+        raise DataError(
+            f"{table}: with the label {chosen!r} no attribute has {LEAST} rows in each cell ({attribute!r} comes nearest, "
+            f"{smallest[attribute]}): a shift needs rows of every combination"
+        )
+    unit = next((name for name in rows.columns if name.lower() in UNITS and name != chosen and name not in fits), None)
+    test = max(1, min(MOST_TEST, smallest[attribute] // 3))
+    counts = rows[attribute].cast(str).str.strip_chars().value_counts(sort=True)
+    rare = str(counts[attribute][-1])
+    others = [name for name in attributes if name != attribute]
+    notes = [
+        f"{rows.height:,} rows; images by column {path_column!r} in {folder}",
+        f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r} ({len(fits[attribute])} values); "
+        f"the smallest cell of both has {smallest[attribute]} rows",
+    ]
+    left = [name for name in rows.columns if name not in (path_column, chosen, *attributes, unit)]
+    notes += [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"] if left else []
+    return Proposal(_text(table, folder, path_column, size, chosen, attribute, others, unit, test, rare), tuple(notes))
+
+
+def _paths(rows: DataFrame) -> str | None:
+    import polars
+
+    texts = [name for name in rows.columns if rows[name].dtype == polars.String and rows[name][0]]
+    return next((name for name in texts if str(rows[name][0]).lower().endswith(IMAGE_ENDINGS)), None)
+
+
+def _folder(table: Path, images: str | None, first: str) -> str:
+    if images is not None:
+        if not Path(images).is_dir():
+            raise InputError("--images", f"{images!r} is no folder")
+        return images
+    below = sorted(path for path in table.parent.iterdir() if path.is_dir())
+    for folder in (table.parent, *below):
+        if (folder / first).is_file():
+            return str(folder)
+    raise InputError("--images", f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it")
+
+
+def _values(rows: DataFrame, name: str) -> list[str] | None:
+    """The values of a column that can be a label or an attribute: 2 to `MOST_VALUES`, none missing."""
+    import polars
+
+    if rows[name].dtype.is_nested() or rows[name].dtype in (polars.Binary, polars.Object):
+        return None
+    texts = rows[name].cast(polars.String, strict=False).str.strip_chars()
+    distinct = texts.unique().to_list()
+    lacking = any(value is None or value.lower() in MISSING for value in distinct)
+    return sorted(distinct) if 2 <= len(distinct) <= MOST_VALUES and not lacking else None
+
+
+def _smallest(rows: DataFrame, label: str, attribute: str) -> int:
+    """Rows of the smallest cell of label and attribute, 0 where one is empty."""
+    codes = [np.unique(rows[name].cast(str).str.strip_chars().to_numpy(), return_inverse=True) for name in (label, attribute)]
+    shape = [len(values) for values, _ in codes]
+    return int(np.bincount(np.ravel_multi_index([code for _, code in codes], shape), minlength=shape[0] * shape[1]).min())
+
+
+def _text(
+    table: str,
+    images: str,
+    path_column: str,
+    size: int,
+    label: str,
+    attribute: str,
+    others: Sequence[str],
+    unit: str | None,
+    test: int,
+    rare: str,
+) -> str:
+    import yaml
+
+    def word(value: object) -> str:
+        return str(yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)).removesuffix("...\n").strip()
+
+    options = word(
+        {"path": table, "images": images, "path_column": path_column, "size": size, "columns": [label, attribute, *others]}
+    )
+    grouped = f"    unit: {word(unit)}    # rows of one {unit} are never in both training and test\n" if unit else ""
+    grouped = grouped or "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training and test\n"
+    more = f"    # more attributes that fit: {', '.join(others)}\n" if others else ""
+    if unit:
+        options = options.replace("}", f", unit: {word(unit)}}}")
+        grouped = ""
+    return f"""# What does each shift cost a classifier of {label}, and which method helps?
+#   crosswind plan FILE      says what would run; trains nothing
+#   crosswind run FILE       runs it and writes a page of what was found
+data:
+  own:
+    source: table
+    options: {options}
+    label: {word(label)}
+    attributes: [{word(attribute)}]
+{more}{grouped}    roles: {{test: {test}, validation: 0.15}}    # test rows of each cell; a share of the others validates
+shifts:
+  none: []
+  # the attribute goes with the label in training, but for 10% counterexamples
+  SC: {{type: spurious-correlation, attribute: {word(attribute)}, counterexamples: 0.1}}
+  # the rarest value is never seen in training
+  UDS: {{type: unseen-data, attribute: {word(attribute)}, unseen: {word(rare)}}}
+# sizes: {{equal: equal}}   # by default every shift draws as many rows as the narrowest leaves
+groups: [{word(attribute)}]
+models: [small-cnn]        # crosswind list models; resnet18 is what papers use, and slower
+methods: {{erm: {{}}, groupdro: {{shifts: [SC]}}, jtt: {{shifts: [SC]}}, randaugment: {{shifts: [UDS]}}}}
+training: {{steps: 200, batch: 64, lr: 0.001, validate_every: 50, patience: null}}
+seeds: 5
+"""

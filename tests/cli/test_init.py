@@ -1,0 +1,88 @@
+"""`crosswind init`: a study for a table that nobody here wrote, planned and run as it is; what cannot be proposed is a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+from PIL import Image
+
+from crosswind.cli.main import _status
+from crosswind.studies.plan import plan_of
+from crosswind.studies.propose import propose
+
+N = 240
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """240 pictures of two kinds in three places by thirty people, with columns that fit nothing."""
+    (tmp_path / "pictures").mkdir()
+    draw = np.random.default_rng(0)
+    for i in range(N):
+        pixels = draw.integers(0, 256, (6, 5, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{i}.PNG")
+    frame = polars.DataFrame(
+        {
+            "id": list(range(N)),
+            "file": [f"{i}.PNG" for i in range(N)],
+            "Species": [("gull", "tern")[i % 2] for i in range(N)],
+            "place": [("sea", "land", "ice")[i // 2 % 3] for i in range(N)],
+            "season": [("wet", None)[i % 2] for i in range(N)],
+            "photographer": [f"p{i // 8}" for i in range(N)],
+            "rare": ["x" if i else "y" for i in range(N)],
+        }
+    )
+    frame.write_csv(tmp_path / "birds.csv")
+    return tmp_path / "birds.csv"
+
+
+def test_the_study_that_is_written_is_planned_and_run(table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _status(["init", "birds.csv", "--size", "8"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "wrote birds.yaml: 30 runs; crosswind run birds.yaml\n"
+    assert "label 'Species' (2 values), attribute 'place' (3 values); the smallest cell of both has 40 rows." in said.err
+    assert "not proposed (missing values, one value or more than 20): id, season." in said.err
+    planned = plan_of("birds.yaml", None, ())
+    data = planned.study.data["own"]
+    assert (data.label, data.attributes, data.roles.test) == ("Species", ["place"], 13)
+    assert data.options["unit"] == "photographer" and data.options["images"] == "pictures" and not planned.warnings[:0]
+    short = ["training.steps=2", "training.validate_every=1", "seeds=1", "methods={erm: {}}"]
+    words = [word for setting in short for word in ("--set", setting)]
+    assert _status(["run", "birds.yaml", "--workers", "1", "--out", "out", *words]) == 0
+    assert "What each shift costs erm" in capsys.readouterr().out
+    assert _status(["init", "birds.csv"]) == 2
+    assert "birds.yaml is there already; name another file, or --force" in capsys.readouterr().err
+
+
+def test_label_and_folder_can_be_named(table: Path) -> None:
+    text = propose(str(table), str(table.parent / "pictures"), "place").text
+    assert "    label: place\n    attributes: [Species]\n" in text and "more attributes that fit: rare" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "says"),
+    [
+        ({"file": None}, [], "has no column of paths of images"),
+        ({}, ["--images", "nowhere"], "--images: 'nowhere' is no folder"),
+        ({}, ["--label", "specis"], "--label: unknown column of"),
+        (
+            {},
+            ["--label", "season"],
+            "--label: 'season' has missing values, one value, or more than 20 values (valid: Species, place",
+        ),
+        ({"place": None, "rare": None}, [], "needs two columns of 2 to 20 values"),
+        ({"place": None}, [], "no attribute has 4 rows in each cell ('rare' comes nearest, 0)"),
+    ],
+)
+def test_what_cannot_be_proposed_is_one_sentence(
+    table: Path, change: dict[str, Any], words: list[str], says: str, capsys: Any
+) -> None:
+    polars.read_csv(table).drop(list(change)).write_csv(table)
+    assert _status(["init", str(table), *words]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1 and not table.with_suffix(".yaml").exists()
