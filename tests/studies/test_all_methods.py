@@ -92,7 +92,7 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
     page = (out / "report.html").read_text()
     assert "diverged" in page and page.count("a loss was not finite by step 4") >= 1
     told = subprocess.run(command("report", str(out), "--json", "--no-page"), capture_output=True, text=True, check=True).stdout
-    table = next(table for table in json.loads(told) if table["name"] == "runs")
+    table = next(table for table in json.loads(told)["studies"][0]["tables"] if table["name"] == "runs")
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
     assert sum(row["diverged"] for row in rows) == counts["diverged"] and sum(row["failed"] for row in rows) == 0
     assert {row["method"]: row["diverged"] for row in rows}["hot"] == 2

@@ -195,7 +195,7 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
         assert re.search(r"read-only|[Rr]ead-only", told[0]), refused.stderr
         if before:
             assert crosswind("status", out).returncode == 0
-            assert "Accuracy on test" in crosswind("report", out).stdout
+            assert "Accuracy in % on test" in crosswind("report", out).stdout
         assert _bytes(out) == files
     finally:
         subprocess.run(["umount", "-l", disk], check=True)

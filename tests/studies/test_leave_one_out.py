@@ -59,6 +59,8 @@ def test_each_rendition_is_the_target_once(root: Path, scale: str | None) -> Non
 def test_the_tiny_study_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--scale", "tiny", "--set", f"data.pacs.options.root={root}", "--out", str(root / "out"), "--workers", "1"]
     assert _status(["run", "pacs/leave-one-out", *options]) == 0
+    assert "Accuracy in % on target" in capsys.readouterr().out
+    assert _status(["report", str(root / "out"), "--tables", "all", "--no-page"]) == 0
     told = capsys.readouterr().out
     for words in ("Accuracy on target", "Accuracy on seen", "photo +art_painting +cartoon +sketch"):
         assert re.search(words, told)

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crosswind.core.errors import StoreError, one_line, shown
+from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.findings import Findings, find
@@ -137,7 +137,13 @@ class StudyRecord:
             return "\n\n".join(table.to_text() for table in tables)
         shown = overview(self.places[0])
         text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)])
-        return f"{text}\nAll {len(tables)} tables: --tables all, or the page.\n"
+        lines = [f"All {len(tables)} tables: --tables all, or the page."]
+        for status in ("failed", "diverged"):
+            reasons = [reason for state, reason in self.found.runs.values() if state == status]
+            told = "; ".join(filter(None, list(dict.fromkeys(map(plain, reasons)))[:3]))
+            if reasons:
+                lines.append(f"{len(reasons)} of {len(self.found.runs)} runs {status}{told and f': {told}'}.")
+        return "\n".join([text, *lines, ""])
 
     def to_json(self) -> dict[str, Any]:
         """Findings and tables as plain values for JSON; scores are numbers."""

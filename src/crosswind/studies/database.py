@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import sqlite3
 import tempfile
@@ -186,6 +187,9 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
         if not os.access(path.parent, os.W_OK):
             on_a_disk = os.statvfs(path.parent).f_flag & os.ST_RDONLY
             raise StoreError(f"{path} cannot be written: {'its disk is read-only here' if on_a_disk else 'no permission'}")
+        if not path.exists():
+            _make(path)
+        _sweep(path)
         if head:
             _refuse_foreign(path)
         _writing(path).close()  # tried here, so that what is wrong with the file is known before any table is read
@@ -194,6 +198,39 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
 
 def _engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool] = sa.QueuePool) -> sa.Engine:
     return sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=pool)
+
+
+def _make(path: Path) -> None:
+    """Make the file with its tables under another name first, so that a kill or a full disk leaves a whole store or none.
+
+    Not in WAL mode: a commit is then in the file itself. From a WAL it gets there at the close, which says nothing when the disk is
+    full, and the name that the store is given is not the one that the WAL belongs to.
+    """
+    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        engine = _engine(lambda: _connect(made, "mode=rwc"), sa.StaticPool)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            _check_tables(connection, str(path), True)
+        engine.dispose()
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            pass  # another driver was first
+        except OSError:
+            os.replace(made, path)  # a file system without links
+    finally:
+        for left in path.parent.glob(f"{made.name}*"):
+            left.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a kill in `_make` left: a second name of the store, or what nobody has touched for an hour."""
+    for left in path.parent.glob(f".{path.name}.*.partial*"):
+        with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
+            state = left.stat()
+            if state.st_nlink > 1 or time.time() - state.st_mtime > 3600:
+                left.unlink()
 
 
 def _refuse_foreign(path: Path) -> None:
