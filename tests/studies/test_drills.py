@@ -195,7 +195,7 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
         assert re.search(r"read-only|[Rr]ead-only", told[0]), refused.stderr
         if before:
             assert crosswind("status", out).returncode == 0
-            assert "Accuracy in % on test" in crosswind("report", out).stdout
+            assert "Accuracy on test" in crosswind("report", out, "--tables", "all").stdout
         assert _bytes(out) == files
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
@@ -242,7 +242,7 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
     undisturbed = [row for row in numbers(calm) if (row["seed"], row["shift"]) == (0, "none")]
     assert [row for row in numbers(out) if row["method"] in ("erm", "groupdro")] == undisturbed
     report = crosswind("report", out)
-    assert report.returncode == 0 and "diverged" in report.stdout
+    assert report.returncode == 0 and ("diverged" in report.stdout) == bool(nan)
     assert ("raise" not in kinds) or "the method is broken" in report.stdout
     before = ended(out)
     again = crosswind("run", study, "--workers", "2", "--out", out, path=path)

@@ -16,7 +16,6 @@ import pytest
 from tests.drills import rounds
 from tests.studies.toys import JOB, graph
 
-from crosswind.core.errors import StoreError
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
@@ -50,12 +49,7 @@ class Witness:
     def look(self):
         if not (self.out / "store.sqlite").exists():
             return
-        try:
-            store = Store.open(self.out)
-        except StoreError as error:  # killed before its tables were made
-            assert "is empty" in str(error) and not self.seen
-            return
-        with store:
+        with Store.open(self.out) as store:
             with store.transaction() as connection:
                 assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
             if "toys" not in store.study_names():
@@ -148,6 +142,7 @@ MOMENTS = {
     "the record is committed, the checkpoint still there": "artifacts.shutil.rmtree = kept",
     "the plan is half written": "database.study_runs.insert = die",
     "the tables are half made": "database.meta.insert = die",
+    "the store is made, its first name is still there": "database.os.link = after(database.os.link)",
 }
 
 
@@ -199,7 +194,8 @@ sys.exit(toys.main(sys.argv[1:4]))
     witness.look()
     assert outcome(out) == undisturbed
     assert os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
-    assert set(os.listdir(out)) == {"artifacts", "checkpoints", "store.sqlite"}
+    left = set(os.listdir(out)) - {"artifacts", "checkpoints", "store.sqlite"}
+    assert bool(left) == (moment == "the tables are half made"), left  # these go after an hour
 
 
 @pytest.mark.slow

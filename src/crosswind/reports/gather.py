@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +20,7 @@ from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.findings import Findings, find
 from crosswind.reports.results import Place, PlaceResults, Results, arrange
+from crosswind.reports.rows import Behind, rows_behind
 from crosswind.reports.run_tables import costs, run_table, time_table
 from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Table
@@ -98,6 +99,7 @@ class StudyRecord:
     draws_left_out: int
     damaged: Mapping[str, list[str]]
     exhibits: Sequence[Shown] = ()
+    behind: Behind = field(default_factory=Behind)
 
     @property
     def reference(self) -> str:
@@ -172,8 +174,11 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
         results = arrange(store.results(study, without=("groups",), runs=shown_runs), str(entry["resolved"]["reference"]))
         about = (entry["given"], entry["resolved"], entry["created"], results, runs, store.versions(study))
-        read = _read_files(store, study, entry["resolved"], shown_runs) if draws else ([], 0, store.damaged(study), [])
-        return StudyRecord(store.name, study, *about, *read)
+        if not draws:
+            return StudyRecord(store.name, study, *about, [], 0, store.damaged(study))
+        read = _read_files(store, study, entry["resolved"], shown_runs)
+        places = results.shown([str(rule) for rule in entry["resolved"]["selection"]])
+        return StudyRecord(store.name, study, *about, *read, rows_behind(store, study, places, shown_runs))
 
 
 @contextmanager

@@ -1,0 +1,149 @@
+"""Figures of single rows' answers and of how training went, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crosswind.reports.charts import Figure, chart, layer, number, on_ramp, text, tips
+from crosswind.reports.rows import Answers, Curve
+from crosswind.reports.tables import Table, slug
+
+MOST_NAMES = 20
+"""Classes, or values of an attribute, that a heat map has room for."""
+_WIDE = 8
+
+
+def confusion(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
+    """Class x answer, one panel a method, under one shift; None for more classes than there is room for."""
+    rows = [
+        {"m": item.method, "x": given, "y": truth, "v": round(share, 4)}
+        for item in items
+        for (truth, given), share in item.confusion.items()
+    ]
+    told = (("y", "class"), ("x", "answer"), ("v", "share", ".1%"))
+    title = f"Classes and answers under {items[0].shift}"
+    caption = "Of the test rows of a class (on the left), the share that was given each answer (below), over all seeds."
+    return _map(f"confusion-{_name(items[0])}", title, caption, rows, told, ("class", "answer", "share of rows"))
+
+
+def cells(items: Sequence[Answers], pair: tuple[str, str]) -> tuple[Figure, Table] | None:
+    """Accuracy by the values of two attributes, one panel a method, under one shift; None where there is no room."""
+    one, other = pair
+    rows = [
+        {"m": item.method, "x": value, "y": first, "v": round(accuracy, 4), "n": n}
+        for item in items
+        for (first, value), (accuracy, n) in item.cells.get(pair, {}).items()
+    ]
+    told = (("y", one), ("x", other), ("v", "accuracy", ".1%"), ("n", "test rows"))
+    title = f"Accuracy by {one} and {other} under {items[0].shift}"
+    caption = f"Accuracy on the test rows of each {one} (on the left) and {other} (below), over all seeds."
+    return _map(f"cells-{_name(items[0])}-{one}-{other}", title, caption, rows, told, (one, other, "accuracy"))
+
+
+def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table]:
+    """Validation accuracy by step, one panel a shift and one line a method, with the steps that each rule chose."""
+    first, methods = items[0], list(dict.fromkeys(item.method for item in items))
+    lines = [
+        {"s": item.shift, "m": item.method, "k": step, "a": round(value, 4), "n": item.seeds}
+        for item in items
+        for step, value in item.accuracy.items()
+    ]
+    marks = [
+        {"s": item.shift, "m": item.method, "k": step, "a": round(item.accuracy[step], 4), "u": rule, "c": count}
+        for item in items
+        for rule, steps in item.chosen.items()
+        for step, count in sorted(steps.items())
+        if step in item.accuracy
+    ]
+    where = {
+        "x": number("k", title="step", axis={"tickCount": 4}),
+        "y": number("a", title=f"accuracy on {first.set}", scale={"zero": False, "padding": 6}, axis={"format": ".0%"}),
+        "color": text("m", scale={"domain": methods, "range": _colours(methods)}, legend={"orient": "top", "title": None}),
+    }
+    both = (("m", "method"), ("s", "shift"), ("k", "step"))
+    line = {**where, "tooltip": tips(*both, ("a", "mean accuracy", ".1%"), ("n", "seeds"))}
+    rules = list(dict.fromkeys(row["u"] for row in marks))
+    chosen = {
+        **where,
+        "shape": text("u", scale={"domain": rules}, legend={"orient": "top", "title": "chosen by"}),
+        "size": number("c", scale={"rangeMin": 25, "rangeMax": 140}, legend=None),
+        "tooltip": tips(*both, ("u", "chosen by"), ("c", "seeds that chose it")),
+    }
+    # Facets share one data set: what is a mark tells the two apart.
+    layers = [
+        layer("line", line, where="!isValid(datum.u)", strokeWidth=1.8),
+        layer("point", chosen, where="isValid(datum.u)", opacity=0.8, strokeWidth=1.6),
+    ]
+    present = [shift for shift in shifts if any(item.shift == shift for item in items)]
+    header = {"labelAnchor": "start", "labelOrient": "top"}
+    facet = text("s", title=None, sort=present, header=header)
+    view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {"layer": layers, "width": 190, "height": 150}}
+    place = ", ".join(filter(None, (first.place.data, first.place.size, first.place.model)))
+    title = f"Accuracy on {first.set} through training"
+    name = "-".join(filter(None, ("curves", first.place.data, first.place.size, first.place.model)))
+    seeds = max(item.seeds for item in items)
+    caption = (
+        f"A line is the mean over seeds ({seeds} at most). A mark is a step that a selection rule chose; its size is the number of "
+        "seeds that chose it."
+    )
+    figure = Figure(
+        name,
+        title,
+        caption,
+        f"Learning curves of {len(methods)} methods under {len(present)} shifts ({place}).",
+        chart(view, {"rows": [*lines, *marks]}),
+        "wrap",
+        len(present),
+        60,
+    )
+    listed: list[tuple[Any, ...]] = []
+    for item in items:
+        for step, value in item.accuracy.items():
+            by_rule = (f"{rule} {steps[step]}" for rule, steps in item.chosen.items() if steps.get(step))
+            listed.append((item.shift, item.method, step, value, ", ".join(by_rule)))
+    columns = ("shift", "method", "step", f"accuracy on {first.set}", "seeds that chose it")
+    return figure, Table(name, title, columns, listed, keys=3)
+
+
+def _map(
+    name: str,
+    title: str,
+    caption: str,
+    rows: list[dict[str, Any]],
+    told: Sequence[Any],
+    columns: tuple[str, str, str],
+) -> tuple[Figure, Table] | None:
+    """A heat map of v by y and x, one panel an m, and the table of its numbers."""
+    across, down, methods = (list(dict.fromkeys(row[side] for row in rows)) for side in ("x", "y", "m"))
+    if not rows or max(len(across), len(down)) > MOST_NAMES:
+        return None
+    where = {
+        "x": text("x", title=columns[1], sort=across, axis={"labelAngle": -40 if len(across) > 3 else 0, "labelLimit": 70}),
+        "y": text("y", title=columns[0], sort=down, axis={"labelLimit": 90}),
+        "tooltip": tips(("m", "method"), *told),
+    }
+    scale = {"domain": [0, 1], "range": "ramp", "interpolate": "rgb"}
+    layers = [layer("rect", {**where, "color": number("v", scale=scale, legend=None)}, cornerRadius=2)]
+    if len(across) <= _WIDE:
+        shown = {**where, "text": number("v", format=".0%"), "color": on_ramp("datum.v > 0.6")}
+        layers.append(layer("text", shown, fontSize=11 if len(across) <= 5 else 9))
+    facet = text("m", title=None, sort=methods, header={"labelAnchor": "start", "labelOrient": "top"})
+    one = {"layer": layers, "width": 170, "height": {"step": 24 if len(down) <= 12 else 16}}
+    view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": one}
+    low = min(rows, key=lambda row: row["v"]) if columns[2] == "accuracy" else None
+    lowest = f" Lowest: {low['v']:.1%}, {low['m']}, {columns[0]} {low['y']}, {columns[1]} {low['x']}." if low else ""
+    description = f"Heat maps of {columns[2]} by {columns[0]} and {columns[1]}, {len(methods)} methods.{lowest}"
+    figure = Figure(slug(name), title, caption, description, chart(view, {"rows": rows}), "wrap", len(methods), 110)
+    listed = [(row["m"], row["y"], row["x"], row["v"], *([row["n"]] if "n" in row else [])) for row in rows]
+    more = ("test rows",) if "n" in rows[0] else ()
+    return figure, Table(slug(name), title, ("method", *columns, *more), listed, keys=3)
+
+
+def _colours(methods: Sequence[str]) -> Any:
+    # The categories of the page have colours for light and dark; more methods than these take a scheme that has enough.
+    return "category" if len(methods) <= 4 else "ordinal" if len(methods) <= 6 else {"scheme": "tableau20"}
+
+
+def _name(item: Answers) -> str:
+    return "-".join(filter(None, (item.place.data, item.place.size, item.place.model, item.shift)))
