@@ -107,6 +107,24 @@ def test_every_figure_is_drawn_without_a_word_on_the_console(browser: Any, store
 
 
 @needs_browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "dark"), (390, "light")])
+def test_axe_finds_nothing(browser: Any, store: Path, width: int, scheme: str) -> None:
+    """Contrast, names, roles, order of headings, what can be reached: axe-core's rules, with everything unfolded."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto((store / "report.html").resolve().as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    open_groups(page)
+    told = Axe().run(page).response
+    assert [(found["id"], found["nodes"][0]["html"][:120]) for found in told["violations"]] == []
+    assert len(told["passes"]) > 20
+    context.close()
+
+
+@needs_browser
 def test_a_tooltip_tells_the_interval(browser: Any, store: Path) -> None:
     page, _ = look(browser, store)
     cell = page.locator('[data-figure^="change-"] svg .mark-rect path').first
@@ -123,6 +141,9 @@ def test_the_keyboard_reaches_everything(browser: Any, store: Path) -> None:
     page, _ = look(browser, store)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
+    # The order is that of the page: nothing jumps ahead of it.
+    assert set(page.evaluate("[...document.querySelectorAll('[tabindex]')].map((one) => one.tabIndex)")) == {-1, 0}
+    assert page.evaluate("[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).order === '0')")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     numbers = page.locator("details.numbers").first

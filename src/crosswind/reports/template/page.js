@@ -38,6 +38,7 @@
       const options = { mode: "vega-lite", actions: false, renderer: "svg", config, tooltip: { theme: dark.matches ? "dark" : "light" } };
       // Vega names the role of the element that it draws into; the words of the figure stand on the one around it.
       const inside = document.createElement("div");
+      inside.ariaHidden = "true";
       place.replaceChildren(inside);
       const result = await vegaEmbed(inside, spec, options);
       views.set(place, result.view);
