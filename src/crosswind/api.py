@@ -23,8 +23,10 @@ from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_set
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
+    from crosswind.studies.plan import Plan
     from crosswind.studies.scheduler import Progress, Summary
     from crosswind.training.trajectory import Trajectory
 
@@ -188,36 +190,36 @@ def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dic
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What `run_study` leaves. `str` of it is the tables as text.
+    """What `run_study` leaves. `str` of it is the report: the findings and two tables; a notebook shows the same.
 
     `study` is its name, `out` the folder of its store, `rows` one mapping for every run, selection rule and set (`method`, `shift`,
-    `seed`, `set`, `status`, `metrics`, ...), `tables` those of the report, `warnings` what the plan had to say, `summary` how many
+    `seed`, `set`, `status`, `metrics`, ...), `report` what was found, `warnings` what the plan had to say, `summary` how many
     runs finished, diverged and failed, and how many were executed this time.
     """
 
     study: str
     out: Path
     rows: list[dict[str, Any]]
-    tables: list[Table]
+    report: StudyRecord
     warnings: tuple[str, ...]
     summary: Summary
 
     def __str__(self) -> str:
-        return "\n\n".join(table.to_text() for table in self.tables)
+        return str(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+    @property
+    def tables(self) -> list[Table]:
+        """Every table of the report."""
+        return self.report.text_tables()
 
     def frame(self) -> DataFrame:
         """The rows as a polars frame: a column for each label of a run, and for each score that is a number."""
-        import polars
+        from crosswind.reports.export import results_frame
 
-        flat = [
-            {
-                name: value
-                for name, value in {**row, **(row["metrics"] or {})}.items()
-                if isinstance(value, str | int | float | None)
-            }
-            for row in self.rows
-        ]
-        return polars.DataFrame(flat, infer_schema_length=None)
+        return results_frame(self.rows)
 
 
 def run_study(
@@ -245,9 +247,7 @@ def run_study(
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
     from crosswind.reports.gather import gather
-    from crosswind.studies.plan import make_plan, plan_of
     from crosswind.studies.running import check_ready, run_plan
-    from crosswind.studies.spec import study_from
     from crosswind.studies.store import Store
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
@@ -255,15 +255,41 @@ def run_study(
     size = memory_bytes(memory, "memory")
     measures = [item.measure for item in METRICS.values() if item.measure is not None]
     modules = outside_modules(measures) if workers else []
-    if isinstance(study, Mapping):
-        planned = make_plan(study_from(study, scale=scale, settings=settings))
-    else:
-        planned = plan_of(str(study), scale, settings)
+    planned = plan(study, scale=scale, settings=settings)
     check_ready(planned, workers or 1)
     name = planned.study.name
     with Store.open(out, create=True) as store:
         summary = run_plan(
             planned, store, workers=workers, modules=modules, memory=size, on_event=on_event, retry_failed=retry_failed
         )
-        tables = gather(store, name, draws=False).text_tables()
-        return StudyResults(name, Path(out), store.results(name), tables, planned.warnings, summary)
+        found = gather(store, name, draws=False)
+        return StudyResults(name, Path(out), store.results(name), found, planned.warnings, summary)
+
+
+def plan(study: str | Path | Mapping[str, Any], *, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
+    """What a study would run, without training; see `run_study` for what is given. A notebook shows the rows of every draw.
+
+    Raises `InputError`, `DataError` or `NeedsError`, as `run_study` does before anything is trained.
+    """
+    from crosswind.studies.plan import make_plan, plan_of
+    from crosswind.studies.spec import study_from
+
+    if isinstance(study, Mapping):
+        return make_plan(study_from(study, scale=scale, settings=settings))
+    return plan_of(str(study), scale, settings)
+
+
+def report(store: str | Path, study: str | None = None) -> StudyRecord:
+    """What a study of a store found; `study` may be left out where there is one. `print` it, or let a notebook show it.
+
+    `store`: a folder that a study was run into, or a PostgreSQL URL. Raises `StoreError` for a store that cannot be read, and
+    `InputError` where it holds several studies and none is named.
+    """
+    from crosswind.reports.gather import gather
+    from crosswind.studies.store import Store
+
+    with Store.open(str(store) if "://" in str(store) else Path(store)) as opened:
+        names = [opened.study(study)["name"]] if study is not None else opened.study_names()
+        if len(names) != 1:
+            raise InputError("study", f"{store} holds {len(names)} studies; name one", names)
+        return gather(opened, names[0], draws=False)

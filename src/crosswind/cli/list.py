@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+from crosswind.cli.completion import ROOMS, listed
 from crosswind.cli.options import AsJson, Root, print_json
 from crosswind.core.errors import unknown
 
 WIDE, NARROW = 200, 130
 """Columns of text: where the width is not known, and below which a table would be all folds."""
-ROOMS = ("methods", "models", "sources", "shifts", "transforms", "text-transforms", "estimators", "studies")
 
 
 def room_of(word: str) -> str:
@@ -30,7 +30,9 @@ def list_command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="KIND", help="methods, models, sources, shifts, transforms, text-transforms, estimators or studies."
+            metavar="KIND",
+            help="methods, models, sources, shifts, transforms, text-transforms, estimators or studies.",
+            autocompletion=listed,
         ),
     ] = None,
     as_json: AsJson = False,

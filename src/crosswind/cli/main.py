@@ -16,6 +16,7 @@ import typer
 
 from crosswind.cli.audit import audit_command
 from crosswind.cli.compare import compare_command
+from crosswind.cli.export import export_command
 from crosswind.cli.init import init_command
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command, schema_command
@@ -34,7 +35,6 @@ app = typer.Typer(
     name="crosswind",
     help="A wind tunnel for classifiers: controlled distribution shifts, robustness methods, honest statistics.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -45,6 +45,7 @@ app.command("plan")(plan_command)
 app.command("status")(status_command)
 app.command("report")(report_command)
 app.command("compare")(compare_command)
+app.command("export")(export_command)
 app.command("check")(check_command)
 app.command("prepare")(prepare_command)
 app.command("list")(list_command)

@@ -12,12 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
+from crosswind.cli import completion
 from crosswind.core.errors import InputError
 
 DEFAULT_OUT = "crosswind-runs"
 
 StudyWord = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study (crosswind list studies).")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or the name of a shipped study (crosswind list studies).",
+        autocompletion=completion.studies,
+    ),
 ]
 StoreWord = Annotated[
     str, typer.Argument(metavar="STORE", help="The folder that crosswind run wrote (--out), or a postgresql:// URL.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crosswind.cli.completion import formats
 from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json, written
 from crosswind.cli.status import warn_of_damage
 from crosswind.core.errors import InputError, StoreError, unknown
@@ -24,7 +25,9 @@ _SUFFIX = {"text": "txt", "csv": "csv", "latex": "tex", "json": "json"}
 def report_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
-    form: Annotated[str, typer.Option("--format", metavar="text|csv|latex|json", help="How tables are written.")] = "text",
+    form: Annotated[
+        str, typer.Option("--format", metavar="text|csv|latex|json", help="How tables are written.", autocompletion=formats)
+    ] = "text",
     which: Annotated[
         str, typer.Option("--tables", metavar="two|all", help="Which tables are printed as text, below the findings.")
     ] = "two",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crosswind.cli import completion
 from crosswind.cli.list import room_of
 from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json
 from crosswind.core.errors import InputError
@@ -20,8 +21,16 @@ Card = tuple[Any, str]
 
 
 def show_command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="method, model, source, shift, transform, study, run or training.")],
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name; of a run, STORE#KEYPREFIX.")] = None,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="method, model, source, shift, transform, study, run or training.", autocompletion=completion.shown
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Its name; of a run, STORE#KEYPREFIX.", autocompletion=completion.named),
+    ] = None,
     as_json: AsJson = False,
     image: Annotated[
         Path | None, typer.Option("--image", metavar="FILE", help="Of a transform: the picture that a contact sheet is made of.")

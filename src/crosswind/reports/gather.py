@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from crosswind.core import html
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
@@ -146,6 +147,15 @@ class StudyRecord:
             if reasons:
                 lines.append(f"{len(reasons)} of {len(self.found.runs)} runs {status}{told and f': {told}'}.")
         return "\n".join([text, *lines, ""])
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the findings and two tables, of the first place; without findings every table."""
+        tables = self.text_tables() if self.findings is None else overview(self.places[0])
+        parts = [html.line(self.findings.intro), *(html.points(*part) for part in self.findings.parts)] if self.findings else []
+        return "".join([*parts, *(html.table(table.title, table.columns, table.cells) for table in tables)])
 
     def to_json(self) -> dict[str, Any]:
         """Findings and tables as plain values for JSON; scores are numbers."""

@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from crosswind.core import html
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, import_named
 from crosswind.core.types import Job
@@ -62,6 +63,16 @@ class Plan:
         """The law of every validation set, as the study names it; one that has no name is "its own"."""
         sets = {name: item.law for name, item in self.study.sets.items() if item.role == "validation"}
         return {name: law if isinstance(law, str) else "its own" for name, law in sets.items()}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the number of runs, and the rows of every draw."""
+        counts = [
+            (draw.source, draw.shift, draw.size, draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells))
+            for draw in self.draws
+        ]
+        columns = ("source", "shift", "size", "train", "validation", "test", "cells")
+        shown = html.table(f"Study {self.study.name}: {len(self.runs):,} runs", columns, counts)
+        return shown + html.points("Warnings", self.warnings)
 
     def to_json(self) -> dict[str, Any]:
         """What `crosswind plan --json` prints."""

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core import html
 from crosswind.core.seeds import hash64, permuted
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells, NormalForm
@@ -136,6 +137,16 @@ class Split:
             "notes": list(self.notes),
             "train_shared": round(self.parts["train"].shared, 4),
         }
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the rows of every cell in every set, and what the split has to say."""
+        sets = self.report["sets"]
+        cells = {cell: None for account in sets.values() for cell in account["cells"]}
+        none = {"realised": 0}
+        rows = [(cell, *(account["cells"].get(cell, none)["realised"] for account in sets.values())) for cell in cells]
+        counts = [("all", *(account["rows"] for account in sets.values()))]
+        shown = html.table(f"Rows of a split, {len(self.class_names)} classes", ("cell", *sets), [*counts, *rows])
+        return shown + html.points("Notes", self.notes) + html.points("Warnings", self.warnings)
 
 
 @final
