@@ -235,7 +235,8 @@ def run_study(
 ) -> StudyResults:
     """Plan a study, execute what its store in `out` does not hold yet, and read the results.
 
-    `study`: a study file, the name of a shipped study, or its fields as a mapping. `workers` 0 trains in this process, where every
+    `study`: a study file, the name of a shipped study, or its fields as a mapping, in which the `source` of data may be a data set
+    that the program holds (`workers` 0 then). `workers` 0 trains in this process, where every
     class that the program has registered is found; n > 0 trains in n processes, which import the program's file for its classes, so
     what a script does besides defining them belongs under `if __name__ == "__main__":`. `scale`, `settings` and `memory` are
     `--scale`, `--set` and `--memory` of the command line. A key does not know the code of a class: raise its `version` when it
@@ -256,6 +257,9 @@ def run_study(
     measures = [item.measure for item in METRICS.values() if item.measure is not None]
     modules = outside_modules(measures) if workers else []
     planned = plan(study, scale=scale, settings=settings)
+    for label, entry in planned.study.data.items():
+        if workers and entry.source == "memory":
+            raise InputError("workers", f"must be 0: data.{label} is in the memory of this process, and others do not have it")
     check_ready(planned, workers or 1)
     name = planned.study.name
     with Store.open(out, create=True) as store:
@@ -275,8 +279,24 @@ def plan(study: str | Path | Mapping[str, Any], *, scale: str | None = None, set
     from crosswind.studies.spec import study_from
 
     if isinstance(study, Mapping):
-        return make_plan(study_from(study, scale=scale, settings=settings))
+        return make_plan(study_from(_held(study), scale=scale, settings=settings))
     return plan_of(str(study), scale, settings)
+
+
+def _held(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The study with data sets that were given as sources held for it, and named."""
+    from crosswind.data.sources.memory import hold
+
+    data = study.get("data")
+    if not isinstance(data, Mapping):
+        return dict(study)
+    named = {
+        label: {**entry, "source": "memory", "options": {"fingerprint": hold(entry["source"])}}
+        if isinstance(entry, Mapping) and isinstance(entry.get("source"), AttributedDataset)
+        else entry
+        for label, entry in data.items()
+    }
+    return {**study, "data": named}
 
 
 def report(store: str | Path, study: str | None = None) -> StudyRecord:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +108,32 @@ def test_results_of_a_study_are_a_frame(tmp_path: Path) -> None:
         frame.columns
     )
     assert frame.filter(polars.col("set") == "test")["accuracy"].is_between(0, 1).all()
+
+
+def test_a_study_runs_on_a_data_set_of_the_program(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (160, 8, 8, 3), dtype=np.uint8)
+    frame = {"kind": ["ab"[i % 2] for i in range(160)], "place": ["xy"[i // 2 % 2] for i in range(160)]}
+    data = cw.from_frame(frame, pixels, name="own")
+    study: dict[str, Any] = {
+        "name": "held",
+        "data": {"own": {"source": data, "label": "kind", "attributes": ["place"]}},
+        "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "place", "counterexamples": 0.1}},
+        "models": {"mlp": {"layers": 1}},
+        "methods": ["erm"],
+        "training": {"steps": 4, "batch": 16, "validate_every": 4, "patience": None},
+        "seeds": 1,
+    }
+    with pytest.raises(InputError, match="workers: must be 0: data.own is in the memory of this process"):
+        cw.run_study(study, tmp_path / "out", workers=2)
+    assert not (tmp_path / "out").exists()
+    found = cw.run_study(study, tmp_path / "out")
+    assert found.summary.finished == 2 and "source" in study["data"]["own"] and study["data"]["own"]["source"] is data
+    assert cw.run_study(study, tmp_path / "out").summary.executed == 0, "the same pixels, the same runs"
+    pixels = pixels.copy()
+    pixels[0, 0, 0, 0] ^= 1
+    study["data"]["own"]["source"] = cw.from_frame(frame, pixels, name="own")
+    assert cw.run_study(study, tmp_path / "out").summary.executed > 0, "other pixels, other runs"
+    code = "import crosswind as cw, sys; cw.load('memory', fingerprint=sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, data.fingerprint], capture_output=True, text=True, check=False)
+    assert "in the memory of the program that runs its study" in done.stderr.splitlines()[-1]

@@ -266,9 +266,7 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
     finally:
         metrics.METRICS.pop("share_of_zero")
     assert found.summary.executed == 1 and all(0 <= row["metrics"]["share_of_zero"] <= 1 for row in found.rows)
-    assert any("Share of zero on test" in title for title in titles), (
-        "it has a table of its own, and nobody told the report"
-    )
+    assert any("Share of zero on test" in title for title in titles), "it has a table of its own, and nobody told the report"
     with Store.open(tmp_path / "out") as store:
         assert store.counts()["total"] == 2, "the old score and the new one, of one fit"
     folders = sorted((tmp_path / "out" / "artifacts").rglob("predictions.npz"))

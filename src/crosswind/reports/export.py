@@ -6,18 +6,21 @@ tools are written to by their own clients. A run that is there already, known by
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import InputError, NeedsError, one_line, unknown
-from crosswind.studies.artifacts import artifact_folder
+from crosswind.core.errors import CrosswindError, InputError, NeedsError, one_line, unknown
+from crosswind.reports.job_files import JobFiles
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
+
+
+Curve = list[tuple[int, dict[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class ExportedRun:
     labels: Mapping[str, Any]
     settings: Mapping[str, Any]
     scores: Mapping[str, float]
-    curve: list[tuple[int, dict[str, float]]]
+    curve: Curve
 
 
 def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
@@ -41,7 +44,7 @@ def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
         numbers = {name: value for name, value in row["metrics"].items() if isinstance(value, int | float)}
         scores.setdefault(row["key"], {}).update({f"{row['rule']}/{row['set']}/{name}": float(v) for name, v in numbers.items()})
     runs = store.runs(study)
-    files = store.files(study)
+    files = JobFiles(store, study)
     several = {name for name in runs[0]["labels"] if len({str(run["labels"].get(name)) for run in runs}) > 1} if runs else set()
     for run in runs:
         if run["key"] not in scores:
@@ -49,32 +52,26 @@ def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
         labels = {name: value for name, value in run["labels"].items() if value != ""}
         named = [f"{name} {value}" if "seed" in name else str(value) for name, value in labels.items()]
         kept = [part for name, part in zip(labels, named, strict=True) if name in several or name in ("shift", "method", "seed")]
-        settings, curve = _from_files(store, files, run["key"])
+        settings, curve = _from_files(files, run["key"])
         yield ExportedRun(study, run["key"], ", ".join(kept), run["status"], labels, settings, scores[run["key"]], curve)
 
 
-def _from_files(store: Store, files: Mapping[str, Any], key: str) -> tuple[dict[str, Any], list[tuple[int, dict[str, float]]]]:
-    """The settings and the learning curve of a run, as its fit left them."""
-
-    def read(job: str, name: str) -> Any:
-        listed = files.get(job, {})
-        if name not in listed or store.faults(job, {name: listed[name]}, read=True):
-            return None
-        return json.loads((artifact_folder(store.out, job) / name).read_text(encoding="utf-8"))
-
-    for need in (read(key, "job.json") or {}).get("needs", ()):
-        job = read(need, "job.json")
-        if job is not None and job["kind"] == "fit":
-            spec = job["spec"]
-            parts = {"method": spec["method"]["knobs"], "model": spec["model"]["knobs"], "training": spec["training"]}
-            settings = {f"{part}.{name}": value for part, knobs in parts.items() for name, value in knobs.items()}
-            curve = []
-            for entry in read(need, "history.json") or ():
-                values = {f"train/{name}": value for name, value in entry["train"].items()}
-                values |= {f"{where}/{name}": value for where, told in entry["validation"].items() for name, value in told.items()}
-                curve.append((int(entry["step"]), values))
+def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
+    """The settings and the learning curve of a run, as its fit left them; nothing of files that are gone or damaged."""
+    settings: dict[str, Any] = {}
+    curve: Curve = []
+    with suppress(CrosswindError, OSError, ValueError):
+        need, job = next(((need, job) for need, job in files.jobs(key) if job["kind"] == "fit"), ("", None))
+        if job is None:  # a model that nobody trained here
             return settings, curve
-    return {}, []
+        spec = job["spec"]
+        parts = {"method": spec["method"]["knobs"], "model": spec["model"]["knobs"], "training": spec["training"]}
+        settings = {f"{part}.{name}": value for part, knobs in parts.items() for name, value in knobs.items()}
+        for entry in files.json(need, "history.json") or ():
+            values = {f"train/{name}": value for name, value in entry["train"].items()}
+            values |= {f"{where}/{name}": value for where, told in entry["validation"].items() for name, value in told.items()}
+            curve.append((int(entry["step"]), values))
+    return settings, curve
 
 
 # -- targets ------------------------------------------------------------------------------------------------------------------

@@ -6,70 +6,32 @@ A section is one function of a `StudyRecord`, listed in `_SECTIONS`; the templat
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.exhibits import Bars, Grid
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports import figures as draw
-from crosswind.reports import row_figures
+from crosswind.reports import row_sections
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
 from crosswind.reports.results import Place
-from crosswind.reports.rows import Answers, Curve, Example
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
+from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 from crosswind.reports.tables import Table, distinct, slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_OPEN_PLACES = 3
 _VALUES_SHOWN = 24
 _SPECIAL = re.compile(r"""[&<>'"]""")
-
-
-@dataclass
-class Group:
-    """What is shown together. With a `title` it can be folded; figures of the layouts `cards` and `pairs` stand side by side.
-
-    `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts` are pairs of title and content to
-    copy, `pictures` are title, caption and address. `shots` are rows of a data set: what they have in common, in two parts, and
-    each row with the address of its picture.
-    """
-
-    title: str = ""
-    intro: list[str] = field(default_factory=list)
-    figures: list[tuple[Figure, list[Table]]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    pictures: list[tuple[str, str, str]] = field(default_factory=list)
-    open: bool = True
-    layout: str = "stack"
-    lists: list[tuple[str, Sequence[str]]] = field(default_factory=list)
-    shots: list[tuple[str, str, list[tuple[str, Example]]]] = field(default_factory=list)
-
-
-@dataclass
-class Section:
-    """A titled part of a study's page. One without groups is left out."""
-
-    title: str
-    intro: list[str]
-    groups: list[Group]
-
-    @property
-    def slug(self) -> str:
-        """The title as the end of an element's id."""
-        return re.sub("[^a-z]+", "-", self.title.lower())
 
 
 def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
@@ -218,7 +180,7 @@ def _shifts(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for (data, size), some in together.items():
         most = max(1.0, *(max(counts) for item in some for cells in item.train.tables.values() for counts in cells.values()))
-        group = Group(_heading(data, size), layout="cards", open=not groups)
+        group = Group(heading_of(data, size), layout="cards", open=not groups)
         group.figures = [(draw.draw_map(item, item.train, most), cell_tables(item.train, item.label)) for item in some]
         held = some[0].test
         if held is not None and all(item.test == held for item in some):
@@ -248,7 +210,7 @@ def _scores(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for at in study.places:
         rest = dict(study.tables[at.place])
-        group = Group(_place_heading(at.place), open=len(groups) < _OPEN_PLACES)
+        group = Group(_place_heading(at.place), open=len(groups) < OPEN_PLACES)
         for make, name, more in (
             (draw.change_map, "difference", []),
             (draw.seed_strips, HEADLINE.slug, [seed_table(at)]),
@@ -265,7 +227,7 @@ def _scores(study: StudyRecord) -> Section:
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
     for item in study.exhibits:
-        heading = _heading(item.data, item.size, item.model)
+        heading = heading_of(item.data, item.size, item.model)
         group = groups.setdefault(heading, Group(heading, layout="cards", open=not groups))
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
@@ -276,72 +238,9 @@ def _exhibits(study: StudyRecord) -> Section:
                 notes = (exhibit.caption,) if exhibit.caption else ()
                 group.tables.append(Table(slug(title), title, exhibit.columns, exhibit.rows, notes))
             else:
-                group.pictures.append((title, exhibit.caption, _address(exhibit.png)))
+                group.pictures.append((title, exhibit.caption, address(exhibit.png)))
     intro = ["What methods left to be looked at, of the first seed of each method and shift."]
     return Section("Exhibits", intro, list(groups.values()))
-
-
-def _address(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}" if png else ""
-
-
-def _shots(examples: Sequence[Example]) -> list[tuple[str, Example]]:
-    return [(_address(item.png), item) for item in examples]
-
-
-def _examples(study: StudyRecord) -> Section:
-    groups: dict[str, Group] = {}
-    for strip in study.behind.strips:
-        heading = _heading(strip.data, strip.size, strip.shift)
-        group = groups.setdefault(heading, Group(heading, open=len(groups) < _OPEN_PLACES))
-        for name, train, test in strip.classes:
-            group.shots += [(name, "training", _shots(train)), (name, strip.test, _shots(test))]
-    intro = ["Rows by class, drawn at random from the training rows of one seed and from the test rows. Compare the two."]
-    if study.behind.left_out:
-        groups[""] = Group(intro=study.behind.left_out)
-    return Section("Examples", intro if study.behind.strips else [], list(groups.values()))
-
-
-def _mistakes(study: StudyRecord) -> Section:
-    together: dict[str, list[Answers]] = {}
-    for item in study.behind.answers:
-        together.setdefault(_heading(item.place.data, item.place.size, item.place.model, item.shift), []).append(item)
-
-    def right(heading: str) -> float:
-        return min(wrong.accuracy for wrong in together[heading][0].wrong) if together[heading][0].wrong else 100.0
-
-    groups: list[Group] = []
-    worst = min(together, key=right, default="")
-    for heading, items in together.items():
-        group = Group(heading, open=heading == worst, layout="pairs")
-        pairs = dict.fromkeys(pair for item in items for pair in item.cells)
-        made = [row_figures.confusion(items), *(row_figures.cells(items, pair) for pair in pairs)]
-        group.figures = [(figure, [table]) for figure, table in filter(None, made)]
-        group.shots = [
-            (item.method, f"{wrong.group}: {wrong.accuracy:.0f}% right", _shots(wrong.examples))
-            for item in items
-            for wrong in item.wrong
-            if wrong.examples
-        ]
-        groups.append(group)
-    at = study.behind.answers[0] if study.behind.answers else None
-    chosen = f", selection {at.place.rule}, the first {max(item.seeds for item in study.behind.answers)} seeds" if at else ""
-    intro = [
-        f"Answers on the test rows{chosen}. Below the figures of a shift stand rows of its worst groups: those that were wrong in "
-        "most seeds, each with the most frequent wrong answer."
-    ]
-    return Section("Mistakes", intro, groups)
-
-
-def _curves(study: StudyRecord) -> Section:
-    together: dict[str, list[Curve]] = {}
-    for item in study.behind.curves:
-        together.setdefault(_heading(item.place.data, item.place.size, item.place.model), []).append(item)
-    groups: list[Group] = []
-    for heading, items in together.items():
-        figure, table = row_figures.curves(items, list(dict.fromkeys(item.shift for item in items)))
-        groups.append(Group(heading if len(together) > 1 else "", figures=[(figure, [table])], open=not groups))
-    return Section("Learning curves", [], groups)
 
 
 def _ranks(study: StudyRecord) -> Section:
@@ -393,7 +292,7 @@ def _specification(study: StudyRecord) -> Section:
 
 
 _SECTIONS = (
-    *(_findings, _claims, _examples, _shifts, _scores, _mistakes, _curves),
+    *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.mistakes, row_sections.learning_curves),
     *(_exhibits, _ranks, _rules, _time, _runs, _specification),
 )
 
@@ -408,9 +307,5 @@ def _yaml(value: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)).rstrip()
 
 
-def _heading(data: str, size: str, *more: str) -> str:
-    return ", ".join(filter(None, (data, size and f"size {size}", *more)))
-
-
 def _place_heading(place: Place) -> str:
-    return _heading(place.data, place.size, place.model, f"set {place.set}", place.rule and f"selection {place.rule}")
+    return heading_of(place.data, place.size, place.model, f"set {place.set}", place.rule and f"selection {place.rule}")

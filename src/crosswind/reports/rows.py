@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from crosswind.core.errors import CrosswindError, DataError, one_line
 from crosswind.core.exhibits import Picture
 from crosswind.data.dataset import AttributedDataset
+from crosswind.reports.job_files import JobFiles
 from crosswind.reports.results import Entry, Place, PlaceResults
-from crosswind.studies.artifacts import artifact_folder
 
 if TYPE_CHECKING:
     from crosswind.core.types import Predictions
@@ -54,6 +54,8 @@ _TROUBLE = (
     *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
 )
 Ints = NDArray[np.int64]
+Values = Mapping[str, tuple[Ints, tuple[str, ...]]]
+"""The codes of rows, and the names of the values, by attribute."""
 
 
 class Example(NamedTuple):
@@ -126,7 +128,7 @@ def rows_behind(store: Store, study: str, places: Sequence[PlaceResults], runs: 
     """What stands behind the numbers of `places`, of the first selection rule and set of each data set, size and model."""
     found = Behind()
     with _left_out(found, "Examples and learning curves"):
-        reader = _Reader(store, store.files(study), runs)
+        reader = _Reader(store, study, runs)
         first = {(at.place.data, at.place.size, at.place.model): at for at in reversed(places)}
         for at in reversed(list(first.values())):
             for shift, method, entry in at.grid():
@@ -185,11 +187,11 @@ class _Drawn(NamedTuple):
         return self.split.evaluation[self.name]
 
 
-class _Reader:
-    """The files of a study's jobs, each looked at before it is believed."""
+class _Reader(JobFiles):
+    """The files of a study's runs, found by what names a run."""
 
-    def __init__(self, store: Store, files: Mapping[str, Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> None:
-        self.store, self.files = store, files
+    def __init__(self, store: Store, study: str, runs: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(store, study)
         self.keys: dict[tuple[Any, ...], str] = {}
         self.seeds: dict[str, int] = {}
         for run in runs:
@@ -199,7 +201,6 @@ class _Reader:
             self.keys[(*names, seed, split_seed)] = key
             self.keys.setdefault((*names, seed), key)
             self.seeds[key] = seed
-        self.jobs = cache(self._jobs)
         self.split_of = cache(self._split_of)  # methods share the split of a shift
 
     def key_of(self, place: Place, shift: str, method: str, seed: Any, entry: Entry) -> str | None:
@@ -209,25 +210,11 @@ class _Reader:
             return self.keys.get((*asked, seed))
         return self.keys.get((*asked, seed.seed, seed.split)) if seed.split == first.split else None
 
-    def read(self, key: str, name: str, load: Callable[[Any], Any]) -> Any:
-        """What `load` makes of a file of a job; None where the job left none. Raises `DataError` for one that was changed."""
-        listed = self.files.get(key, {})
-        if name not in listed:
-            return None
-        if faults := self.store.faults(key, {name: listed[name]}, read=True):
-            raise DataError(f"{faults[0]} (job {key[:12]})")
-        return load(artifact_folder(self.store.out, key) / name)
-
-    def _jobs(self, key: str) -> list[tuple[str, dict[str, Any]]]:
-        """The jobs that a run needs, with what each says of itself."""
-        needs = (self.read(key, "job.json", _json) or {}).get("needs", ())
-        return [(need, about) for need in needs if (about := self.read(need, "job.json", _json))]
-
     def draw(self, key: str, name: str) -> _Drawn:
         """The split of a run, with its set called `name`."""
         jobs = self.jobs(key)
         fits = (about["spec"] for _, about in jobs if about["kind"] == "fit")
-        spec = next(fits, None) or self.read(key, "job.json", _json)["spec"]
+        spec = next(fits, None) or self.json(key, "job.json")["spec"]
         predicted = next(about["spec"] for _, about in jobs if about["kind"] == "predict" and about["spec"]["set"] == name)
         sets = {**spec["split"]["sets"], **({name: predicted["item"]} if "item" in predicted else {})}
         whole = {
@@ -236,7 +223,7 @@ class _Reader:
             "split": {**spec["split"], "sets": sets},
             "seed": spec["seed"],
         }
-        report = self.read(key, "split.json", _json)
+        report = self.json(key, "split.json")
         return self.split_of(json.dumps([whole, report["sets"]["train"]["cells"]]), name)
 
     def _split_of(self, told: str, name: str) -> _Drawn:
@@ -249,10 +236,6 @@ class _Reader:
         if split.report["sets"]["train"]["cells"] != cells:
             raise DataError(f"the data set {spec['main']} has other rows now than when it was trained on")
         return _Drawn(split, datasets, name, spec["split"]["label"], spec["split"]["attributes"])
-
-
-def _json(path: Any) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 # -- examples -----------------------------------------------------------------------------------------------------------------
@@ -290,7 +273,7 @@ def _examples(dataset: AttributedDataset, rows: Ints, words: Sequence[str]) -> l
     return [Example(*parts) for parts in zip(pictures, (one_line(text, LETTERS) for text in texts), words, strict=True)]
 
 
-def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> dict[str, tuple[Ints, tuple[str, ...]]]:
+def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> Values:
     """The codes of (virtual) rows by attribute, with the names of the values; only of attributes that the data set has."""
     from crosswind.data.derive import split_rows
 
@@ -303,7 +286,7 @@ def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> dic
     return found
 
 
-def _described(values: Mapping[str, tuple[Ints, tuple[str, ...]]], position: int) -> str:
+def _described(values: Values, position: int) -> str:
     return ", ".join(f"{name} {names[codes[position]]}" for name, (codes, names) in values.items())
 
 
@@ -347,9 +330,7 @@ def _answers(place: Place, shift: str, method: str, drawn: _Drawn, reader: _Read
     confusion = {pair: share for pair, share in shares.items() if pair[1] != "no answer" or share > 0}
     values = _values(dataset, at, [drawn.label, *drawn.attributes])
     cells = {(one, other): _by_cell(*values[one], *values[other], right) for one, other in list(combinations(values, 2))[:PAIRS]}
-    return Answers(
-        place, shift, method, len(said), confusion, cells, _wrong(dataset, at, rows, order, answers, right, values, names)
-    )
+    return Answers(place, shift, method, len(said), confusion, cells, _wrong(dataset, at, rows, order, answers, values, names))
 
 
 def _said(reader: _Reader, key: str, place: Place) -> Predictions | None:
@@ -373,17 +354,10 @@ def _by_cell(
 
 
 def _wrong(
-    dataset: AttributedDataset,
-    at: Ints,
-    rows: RowSet,
-    order: Ints,
-    answers: Ints,
-    right: NDArray[np.bool_],
-    values: Mapping[str, tuple[Ints, tuple[str, ...]]],
-    names: Sequence[str],
+    dataset: AttributedDataset, at: Ints, rows: RowSet, order: Ints, answers: Ints, values: Values, names: Sequence[str]
 ) -> list[Wrong]:
     """The rows of the worst groups that were wrong most often; of equally many the first."""
-    group, found = rows.group[order], []
+    group, right, found = rows.group[order], answers == rows.label[order], []
     codes = [int(code) for code in np.unique(group) if code >= 0]
     for code in sorted(codes, key=lambda code: float(right[:, group == code].mean()))[:GROUPS]:
         inside = np.flatnonzero(group == code)
@@ -413,7 +387,7 @@ def _curve(reader: _Reader, place: Place, shift: str, method: str, keys: Sequenc
             if about["kind"] != "fit":
                 continue
             seeds += 1
-            for entry in reader.read(need, "history.json", _json) or ():
+            for entry in reader.json(need, "history.json") or ():
                 sets = entry["validation"]
                 validated = validated or ("validation" if "validation" in sets else next(iter(sets), ""))
                 if validated in sets:

@@ -1,0 +1,75 @@
+"""The sections of a page that show rows and how training went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crosswind.reports import row_figures
+from crosswind.reports.rows import Answers, Curve, Example
+from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
+
+if TYPE_CHECKING:
+    from crosswind.reports.gather import StudyRecord
+
+
+def _shots(examples: Sequence[Example]) -> list[tuple[str, Example]]:
+    return [(address(item.png), item) for item in examples]
+
+
+def examples(study: StudyRecord) -> Section:
+    """Training beside test rows of each shift, by class."""
+    groups: dict[str, Group] = {}
+    for strip in study.behind.strips:
+        heading = heading_of(strip.data, strip.size, strip.shift)
+        group = groups.setdefault(heading, Group(heading, open=len(groups) < OPEN_PLACES))
+        for name, train, test in strip.classes:
+            group.shots += [(name, "training", _shots(train)), (name, strip.test, _shots(test))]
+    intro = ["Rows by class, drawn at random from the training rows of one seed and from the test rows. Compare the two."]
+    if study.behind.left_out:
+        groups[""] = Group(intro=study.behind.left_out)
+    return Section("Examples", intro if study.behind.strips else [], list(groups.values()))
+
+
+def mistakes(study: StudyRecord) -> Section:
+    """Answers by class, accuracy by two attributes, and the rows that were wrong most often; unfolded for the worst shift."""
+    together: dict[str, list[Answers]] = {}
+    for item in study.behind.answers:
+        together.setdefault(heading_of(item.place.data, item.place.size, item.place.model, item.shift), []).append(item)
+
+    def right(heading: str) -> float:
+        return min(wrong.accuracy for wrong in together[heading][0].wrong) if together[heading][0].wrong else 100.0
+
+    groups: list[Group] = []
+    worst = min(together, key=right, default="")
+    for heading, items in together.items():
+        group = Group(heading, open=heading == worst, layout="pairs")
+        pairs = dict.fromkeys(pair for item in items for pair in item.cells)
+        made = [row_figures.confusion(items), *(row_figures.cells(items, pair) for pair in pairs)]
+        group.figures = [(figure, [table]) for figure, table in filter(None, made)]
+        group.shots = [
+            (item.method, f"{wrong.group}: {wrong.accuracy:.0f}% right", _shots(wrong.examples))
+            for item in items
+            for wrong in item.wrong
+            if wrong.examples
+        ]
+        groups.append(group)
+    at = study.behind.answers[0] if study.behind.answers else None
+    chosen = f", selection {at.place.rule}, the first {max(item.seeds for item in study.behind.answers)} seeds" if at else ""
+    intro = [
+        f"Answers on the test rows{chosen}. Below the figures of a shift stand rows of its worst groups: those that were wrong in "
+        "most seeds, each with the most frequent wrong answer."
+    ]
+    return Section("Mistakes", intro, groups)
+
+
+def learning_curves(study: StudyRecord) -> Section:
+    """Validation accuracy by step, with the steps that were chosen."""
+    together: dict[str, list[Curve]] = {}
+    for item in study.behind.curves:
+        together.setdefault(heading_of(item.place.data, item.place.size, item.place.model), []).append(item)
+    groups: list[Group] = []
+    for heading, items in together.items():
+        figure, table = row_figures.curves(items, list(dict.fromkeys(item.shift for item in items)))
+        groups.append(Group(heading if len(together) > 1 else "", figures=[(figure, [table])], open=not groups))
+    return Section("Learning curves", [], groups)
