@@ -354,6 +354,9 @@ def check(out: Path, printed: str) -> int:
     reader.feed((out / "report.html").read_text(encoding="utf-8"))
     raw = Raw(out)
     wanted = expected(raw)
+    # Tables of single rows' answers and of learning curves are recomputed in test_rows.py.
+    of_rows = ("confusion-", "curves-", f"cells-{next(iter(raw.resolved['data']))}-")
+    reader.found = [(name, rows) for name, rows in reader.found if not name.startswith(of_rows)]
     assert [name for name, _ in wanted] == [
         next((short for short, _ in wanted if name == short or name.startswith(f"{short}-{raw.name}-")), name)
         for name, _ in reader.found

@@ -16,6 +16,7 @@ from PIL import Image
 
 import crosswind as cw
 from crosswind.core.types import Predictions
+from crosswind.reports import row_figures
 from crosswind.reports import rows as behind_rows
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
@@ -167,6 +168,26 @@ def test_the_page_shows_them(record: StudyRecord) -> None:
     drawn = json.loads(page.split('id="figures">')[1].split("</script>")[0])["figures"]
     assert sum(name.startswith("confusion-") for name in drawn) == 2 and sum(name.startswith("cells-") for name in drawn) == 6
     assert sum(name.startswith("curves-") for name in drawn) == 1
+
+
+def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> None:
+    seen = 0
+    for shift in ("none", "SC"):
+        items = [item for item in record.behind.answers if item.shift == shift]
+        _, table = row_figures.confusion(items)  # type: ignore[misc]
+        shares = {(item.method, *pair): share for item in items for pair, share in item.confusion.items()}
+        assert {tuple(row[:3]): row[3] for row in table.rows} == pytest.approx(shares, abs=5e-5)
+        seen += len(shares)
+        for pair in items[0].cells:
+            _, table = row_figures.cells(items, pair)  # type: ignore[misc]
+            found = {(item.method, *cell): told for item in items for cell, told in item.cells[pair].items()}
+            assert {tuple(row[:3]): (pytest.approx(row[3], abs=5e-5), row[4]) for row in table.rows} == found
+            seen += len(found)
+    figure, table = row_figures.curves(record.behind.curves, ["none", "SC"])
+    points = {(item.shift, item.method, step): value for item in record.behind.curves for step, value in item.accuracy.items()}
+    assert {tuple(row[:3]): row[3] for row in table.rows} == pytest.approx(points)
+    assert sum(row[4].count("last 3") for row in table.rows) == 4 and figure.panels == 2
+    assert seen == 2 * 2 * (4 + 6 + 6 + 9) and len(points) == 2 * 2 * 3
 
 
 @pytest.mark.parametrize("fault", ["predictions", "job", "history", "split"])
