@@ -121,6 +121,7 @@ def test_columns_names_and_seed(place: Path, capsys: pytest.CaptureFixture[str])
     assert found["skipped"] == [{"column": "age", "reason": "an identifier: 1,600 different values in 1,600 rows"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "head"), [("a.svg", b"<svg"), ("a.pdf", b"%PDF"), ("a.PNG", b"\x89PNG"), ("a.html", b"<!doctype html>")]
 )

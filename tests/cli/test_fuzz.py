@@ -132,6 +132,7 @@ def test_the_study_that_is_changed_is_good(tmp_path: Path, capsys: pytest.Captur
     assert Answers(capsys).of("plan", tmp_path / "study.yaml") == 0
 
 
+@pytest.mark.slow
 @counts(150, 10_000)
 def test_a_study_with_strange_values(count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answers, path = Answers(capsys), tmp_path / "study.yaml"
@@ -169,6 +170,7 @@ def pictures(folder: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
+@pytest.mark.slow
 @counts(30, 3000)
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_table_of_changed_bytes(form: str, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -337,6 +337,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_unusual_store_has_a_page(shape: str, reports: Reports, tmp_path: Path) -> None:
     assert reports.of(whole_store(tmp_path / "out", **SHAPES[shape])) == 0

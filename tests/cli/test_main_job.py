@@ -116,6 +116,7 @@ def test_report_writes_a_file_a_table(store: Path, tmp_path: Path, capsys: Any) 
         assert files and {path.suffix for path in files} == {f".{suffix}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["methods", "models", "sources", "shifts", "transforms", "estimators", "studies"])
 def test_list_prints_objects_with_names(kind: str, capsys: Any) -> None:
     rows = json.loads(said(["list", kind, "--json"], capsys))
@@ -129,6 +130,7 @@ def test_list_prints_objects_with_names(kind: str, capsys: Any) -> None:
         json.loads(said(["show", kind, name, "--json"], capsys))
 
 
+@pytest.mark.slow
 def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
     code = (
         "import sys; from crosswind.cli.main import _status; status = _status(sys.argv[1:]);"

@@ -87,6 +87,7 @@ BROKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_plug_in_is_one_sentence(case: str, tmp_path: Path) -> None:
     files, module, sentence = BROKEN[case]
@@ -133,6 +134,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_metric_of_a_program_is_computed_by_its_workers(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PROGRAM, encoding="utf-8")
     (tmp_path / "study.json").write_text(json.dumps({**STUDY, "methods": ["erm"]}), encoding="utf-8")

@@ -48,6 +48,7 @@ def steps(name: str, method: Method) -> int:
     return 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_step_waits_for_the_device(name: str) -> None:
     assert steps(name, made(name)) == 3

@@ -159,6 +159,7 @@ def test_it_works_on_an_unlinked_file_too(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_a_data_set_held_goes_with_it() -> None:
     gc.collect()
     before = descriptors()
@@ -202,6 +203,7 @@ class Fillers:
         return Counter(int(line.split()[1]) for line in self.log.read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_two_processes_render_each_row_once_and_share_the_work(tmp_path: Path) -> None:
     fillers = Fillers(tmp_path)
     for _ in range(2):
@@ -214,6 +216,7 @@ def test_two_processes_render_each_row_once_and_share_the_work(tmp_path: Path) -
     fillers.region.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("falls", [1, 2, 3, 6, 7])
 def test_killed_at_any_write_it_leaves_a_sound_region(tmp_path: Path, falls: int) -> None:
     """Write 1 adds the data set, then pixels and marks of each of three chunks."""
@@ -226,6 +229,7 @@ def test_killed_at_any_write_it_leaves_a_sound_region(tmp_path: Path, falls: int
     fillers.region.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_renders_keeps_nobody_waiting(tmp_path: Path) -> None:
     fillers = Fillers(tmp_path)
     fillers.go.touch()
@@ -240,6 +244,7 @@ def test_a_process_that_is_killed_while_it_renders_keeps_nobody_waiting(tmp_path
     fillers.region.close()
 
 
+@pytest.mark.slow
 def test_the_bound_holds_for_all_processes_together(tmp_path: Path) -> None:
     fillers = Fillers(tmp_path, bound=2000 * ROW)
     for _ in range(2):

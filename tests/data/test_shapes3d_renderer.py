@@ -64,6 +64,7 @@ def test_rays_meet_solids_where_walking_along_them_does(shape: str) -> None:
     assert 150 < met < 540
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orientation", [0, 7, 11])
 def test_only_the_window_of_a_view_has_the_object_or_its_shadow(orientation: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {(shape, scale): weights(shape, scale, orientation) for shape in range(4) for scale in (0, 7)}

@@ -123,6 +123,7 @@ def test_they_are_listed_as_augmentations() -> None:
     assert {facts("methods", name).kind for name in METHODS} == {"augmentation"}
 
 
+@pytest.mark.slow
 def test_each_is_a_row_of_a_study_and_so_is_an_operation_alone(tmp_path: Path) -> None:
     alone = {"method": "randaugment", "count": 1, "magnitude": 15}
     rows = finished(

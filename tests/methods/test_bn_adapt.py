@@ -149,6 +149,7 @@ def test_an_attribute_that_is_not_there_is_refused_before_training() -> None:
         run(BNAdapt(attribute="tynt"), model="small-cnn", progress=lambda event: pytest.fail("trained"))
 
 
+@pytest.mark.slow
 def test_end_to_end_on_digits(tmp_path: Path) -> None:
     rows = finished(tmp_path, {"bn-adapt": {"attribute": "ink"}})
     metrics = {(row["method"], row["set"]): row["metrics"]["nll"] for row in rows if row["rule"] == "last"}

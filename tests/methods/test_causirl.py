@@ -88,6 +88,7 @@ def test_small_and_empty_mixtures_give_numbers(monkeypatch: pytest.MonkeyPatch, 
     assert given.x.grad is not None and torch.isfinite(given.x.grad).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", BOTH)
 def test_mixtures_differ_where_environments_do(cls: Any) -> None:
     """Averaged over draws: environments 3 apart cost several times what two halves of the same rows cost as one environment."""

@@ -192,6 +192,7 @@ def test_a_study_hands_on_the_last_weights_too(tmp_path: Path) -> None:
     assert [float(found["model.w"]) for found in given if found] == [2.0, 1.0]
 
 
+@pytest.mark.slow
 def test_end_to_end_on_digits(tmp_path: Path) -> None:
     """One base run of 10 of the 20 steps serves both values of `up`; at 1 the numbers are ERM's, at 20 others."""
     rows = finished(tmp_path, {"jtt": {"up": [1, 20]}})

@@ -111,6 +111,7 @@ def test_partners_are_those_of_a_plain_loop_over_the_circle(environment: list[in
     assert len(circles) > 1 or len(set(environment)) == 2
 
 
+@pytest.mark.slow
 def test_any_pair_is_as_likely() -> None:
     """Four rows a side: each of 16 pairs of a row and a partner has chance 1/4, in 2000 draws 500 +- 19.4."""
     torch.manual_seed(0)

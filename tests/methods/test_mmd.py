@@ -128,6 +128,7 @@ def slow(x: Tensor, environment: Any, widths: list[float] | None, unbiased: bool
     return sum(found) / len(found)  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimate", ["biased", "unbiased"])
 @pytest.mark.parametrize("widths", [None, DOMAINBED])
 def test_it_and_its_gradient_are_those_of_loops_over_pairs(widths: list[float] | None, estimate: str) -> None:
@@ -145,6 +146,7 @@ def test_it_and_its_gradient_are_those_of_loops_over_pairs(widths: list[float] |
         assert torch.allclose(slope, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_unbiased_is_zero_on_average_where_biased_is_not() -> None:
     """Both environments alike. Each biased mean is too large by (1 - k) / 4, so their sum by (1 - k) / 2, k the mean kernel."""
     random = np.random.default_rng(0)

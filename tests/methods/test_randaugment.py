@@ -39,6 +39,7 @@ def test_without_an_operation_pictures_stay_as_they_are() -> None:
     assert RandAugment(count=0).views() == (None,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["all", *USUAL])
 @pytest.mark.parametrize("magnitude", [0, 1, 2, 5])
 def test_who_is_idle_is_told_and_nobody_else_is(operation: str, magnitude: int) -> None:

@@ -146,6 +146,7 @@ def slow(modules: Modules, given: Batch, mixing: float, seed: int) -> tuple[floa
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixing", [1.0, 0.3, 0.0])
 def test_losses_are_those_of_plain_loops(mixing: float) -> None:
     method = SagNet(mixing=mixing)

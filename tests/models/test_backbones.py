@@ -39,6 +39,7 @@ def test_every_registered_model_is_tested() -> None:
     assert set(NAMES) == set(INPUTS) and len(NAMES) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_parts_agree_with_the_whole(name: str) -> None:
     model = build_model(name, {}, INPUTS[name], unnamed(5), 0).eval()
@@ -55,6 +56,7 @@ def test_parts_agree_with_the_whole(name: str) -> None:
             assert torch.equal(model.after(taps[stage], stage), features)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)

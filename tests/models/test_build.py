@@ -65,6 +65,7 @@ def test_a_large_model_is_not_kept(monkeypatch: pytest.MonkeyPatch, nothing_kept
     assert not nothing_kept
 
 
+@pytest.mark.slow
 def test_weights_of_a_file_are_read_each_time(tmp_path: Path, nothing_kept: dict) -> None:
     """The file may be another one by the next run."""
     path = tmp_path / "weights.safetensors"

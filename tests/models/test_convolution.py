@@ -52,6 +52,7 @@ def taken(model: nn.Module, x: torch.Tensor) -> bool:
     return type(model(x.clone().requires_grad_()).grad_fn).__name__ == "_ConvolutionBackward"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("case", CASES)

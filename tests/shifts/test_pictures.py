@@ -251,6 +251,7 @@ def compositions(draw: st.DrawFn) -> tuple[dict[str, AttributedDataset], Any, in
     return datasets, plan(n_attributes=1, sets=sets, roles=roles, split_seed=draw(st.integers(0, 5))), draw(st.integers(0, 3))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(compositions())
 def test_no_picture_has_two_roles(study: tuple[dict[str, AttributedDataset], Any, int]) -> None:

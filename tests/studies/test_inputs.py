@@ -74,6 +74,7 @@ def test_texts_are_learnt_and_what_is_not_trained_reads_strings(
     assert {key: value for key, value in accuracy.items() if key[1] != "rule"} == scores(again, "bag-of-words")
 
 
+@pytest.mark.slow
 def test_reviews_of_twelve_domains_are_learnt_under_a_shift(tmp_path: Path) -> None:
     """Real reviews: the sentiment is learnt, and a correlation with the domain costs accuracy."""
     table = polars.read_parquet(real_data("fdu_mtl_12domains.parquet")).filter(polars.col("domain").is_in(["books", "dvd"]))
@@ -134,6 +135,7 @@ def on_features(path: Path, **changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_features_are_learnt_by_every_kind_of_method(tmp_path: Path) -> None:
     path, x = features_of(tmp_path)
     (tmp_path / "first.py").write_text(
@@ -153,6 +155,7 @@ def test_features_are_learnt_by_every_kind_of_method(tmp_path: Path) -> None:
     assert np.array_equal(said.answer, (x[said.ids, 0] / 3).round().clip(0, 2))
 
 
+@pytest.mark.slow
 def test_a_probe_is_trained_on_another_models_features(tmp_path: Path) -> None:
     """Kept weights of a run of the same data: its probe is nearly as right, and random features are not."""
     digits = {"source": "digits", "options": {"size": 16}, "label": "digit", "attributes": ["ink"], "roles": {"test": 5}}

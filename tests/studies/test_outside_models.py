@@ -230,6 +230,7 @@ def test_what_is_not_there_is_refused_by_the_plan(
         planned({name: settings or theirs["table"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["selected", "none"])
 def test_a_set_that_is_added_is_predicted_by_what_was_trained(keep: str, tmp_path: Path) -> None:
     study = {**STUDY, "methods": ["erm", "jtt"], "keep": keep, "shifts": {"none": []}, "seeds": 1}

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.studies.toys import planned
 
 from crosswind.studies.engines import Place
@@ -32,6 +33,7 @@ def execute(kind: str, spec: Any, place: Place) -> dict[str, Any]:
     return {"status": "finished", "scores": [], "cost": cost}
 
 
+@pytest.mark.slow
 def test_a_worker_that_replaces_a_dead_one_takes_its_place(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()

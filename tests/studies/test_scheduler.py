@@ -127,6 +127,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 def test_a_failing_run_is_recorded_and_the_study_goes_on(tmp_path):
     bad = [planned(kind, does=kind) for kind in FAILURES]
     good = [planned("once", does="die once"), planned("diverges", does="diverge"), planned("good")]
@@ -202,6 +203,7 @@ OWN = {"raise": 1, "refuse": 1, "wrong": 1, "no file": 1, "exit": 2, "segfault":
 OF_WORKERS = ("die", "term", "exit", "segfault")  # in this process they would end the test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*STOPPED, *OWN])
 def test_what_the_machine_stopped_is_done_again_at_the_next_run_and_nothing_else(kind, tmp_path):
     cause, attempts = STOPPED.get(kind, (None, OWN.get(kind)))
@@ -252,6 +254,7 @@ def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
             assert f"the job {job} cannot be loaded" in store.runs("toys")[0]["reason"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
@@ -341,6 +344,7 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
 def test_a_signal_ends_a_study_cleanly(interruptible, number, workers, tmp_path):
     out, log_file = tmp_path / "out", tmp_path / "log"
@@ -368,6 +372,7 @@ def test_an_interrupt_in_a_run_of_this_process_gives_it_back(interruptible, tmp_
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_driver_and_the_next_goes_on(tmp_path):
     out, log_file = tmp_path / "out", tmp_path / "log"
     process = start(out, log_file)
@@ -385,6 +390,7 @@ def test_workers_end_with_a_killed_driver_and_the_next_goes_on(tmp_path):
     assert outcome(out) == outcome(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_worker_in_a_long_run_ends_with_a_killed_driver(tmp_path):
     code = f"""
 from tests.studies.test_scheduler import done, planned

@@ -79,6 +79,7 @@ def test_the_plan_says_what_two_seeds_share() -> None:
     assert 0 < few.train_shared < 0.5
 
 
+@pytest.mark.slow
 def test_a_study_of_split_seeds_from_plan_to_tables(tmp_path: Path) -> None:
     claims = [{"text": "mixed images help", "better": "mixup"}]
     plan = planned(split_seeds=2, methods=["erm", "mixup"], shifts={"none": []}, claims=claims, training={"steps": 2})

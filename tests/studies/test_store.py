@@ -160,6 +160,7 @@ def test_a_run_is_found_by_the_beginning_of_its_key(store, recorder):
             split_name(name)
 
 
+@pytest.mark.slow
 def test_runs_are_added_many_by_one_statement(store):
     runs = plan(10_000, padding="x" * 1500)
     statements = []
@@ -414,6 +415,7 @@ def test_what_is_no_store_is_not_written_over(case, tmp_path):
     assert fingerprint(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_no_permission_is_one_sentence():
     # Not below tmp_path, whose parents are closed to others. Root is not bound by permissions, so it becomes somebody else.
     with tempfile.TemporaryDirectory() as name:
@@ -522,6 +524,7 @@ def test_a_postgresql_store_needs_a_folder_and_its_extra(monkeypatch):
         Store.open("postgresql://127.0.0.1/x")
 
 
+@pytest.mark.slow
 def test_a_store_is_opened_and_read_without_torch(tmp_path):
     filled(tmp_path)
     code = f"""

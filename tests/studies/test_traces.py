@@ -63,6 +63,7 @@ def test_one_run_of_every_kind_is_traced_and_no_number_changes(workers: int, tmp
     assert (again.executed, again.traces, again.untraced) == (0, (), ())
 
 
+@pytest.mark.slow
 def test_a_trace_that_cannot_be_written_fails_no_run(tmp_path: Path, plain: list[Any]) -> None:
     (tmp_path / "profile").write_text("a file is in the way")
     summary, found = done(tmp_path, Inline(JOB), profile=tmp_path / "profile")

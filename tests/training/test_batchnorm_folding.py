@@ -66,6 +66,7 @@ def test_the_sweep_knows_every_model_with_batch_norm() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_model_is_folded_and_says_the_same(name: str) -> None:
     model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(memory_format=torch.channels_last)

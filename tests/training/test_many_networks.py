@@ -99,6 +99,7 @@ def torch_optimiser(kind: str, parameters: Sequence[Tensor], lr: float, decay: f
     return made(parameters, lr=lr, weight_decay=decay)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("rates", ["one", "each"])
 @pytest.mark.parametrize("decays", ["none", "each"])

@@ -61,6 +61,7 @@ def test_steps_are_those_of_torch(kind: str, settings: dict[str, float]) -> None
             assert torch.equal(a, b), step
 
 
+@pytest.mark.slow
 def test_a_run_imports_no_compiler() -> None:
     """torch's optimiser classes and its switch for determinism would, at two seconds of every worker."""
     code = (

@@ -30,6 +30,7 @@ CASES = [(name, settings) for name, several in SETTINGS.items() for settings in 
 CASES += [(name, settings) for name in CORRUPTIONS for settings in ({"severity": 2}, {"severity": 5, "constants": "imagenet"})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_same_bits_always(name: str, settings: dict[str, Any], channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +45,7 @@ def test_the_same_bits_always(name: str, settings: dict[str, Any], channels: int
     assert torch.equal(transform(x, KEYS), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_corruptions_of_every_severity_table_and_size(name: str) -> None:
     """Each severity changes the image, and one by its own amount; the smallest images keep their shape."""

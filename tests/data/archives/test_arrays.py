@@ -335,6 +335,7 @@ def test_damage_in_hdf5_is_one_sentence(tmp_path: Path) -> None:
         refused(path, f"is not an HDF5 file: it is {words}", lambda path: hdf5_rows(path, "images", WANTED))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_matlabs_numbers_are_read_and_a_spoiled_file_is_refused(tmp_path: Path, packed: bool) -> None:
     path = tmp_path / "a.mat"
@@ -367,6 +368,7 @@ def endless(path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reader", "words"),
     [

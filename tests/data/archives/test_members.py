@@ -68,6 +68,7 @@ def test_members_are_read_whole_and_in_order(name: str, tmp_path: Path) -> None:
         assert some.view(0).tobytes() == FILES["train/cat/one.png"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ZIPS, *TARS])
 def test_a_spoiled_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Path) -> None:
     """A plain tar has no checksum of its members' bytes: damage there is not seen, so only cuts are tried."""

@@ -192,6 +192,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "settings", "words"), BAD)
 def test_what_is_not_right_is_one_sentence(
     tmp_path: Path, change: Callable[[Path], object], settings: dict[str, Any], words: str

@@ -51,6 +51,7 @@ def test_features_are_of_a_file_or_of_columns(tmp_path: Path) -> None:
     assert given.fingerprint == filed.fingerprint != single.fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "settings", "message"),
     [

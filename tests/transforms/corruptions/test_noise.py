@@ -130,6 +130,7 @@ def test_speckle_noise_grows_with_the_value(severity: int, side: int, table: tup
     assert float(noisy.std()) == pytest.approx(reference.std(), rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_noise_has_the_packages_distribution(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grey wedge of 64 x 64 x 3, 30 draws of each at severities 1, 3 and 5: histograms, means, sds, neighbours, flat spectrum."""

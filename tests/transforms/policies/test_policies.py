@@ -77,6 +77,7 @@ def test_autoaugments_tables_are_torchvisions(name: str) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_autoaugment_draws_pairs_and_does_each_with_its_probability() -> None:
     chains = AutoAugment("cifar10").chains(MANY, SIZE)
     rows = chains.operations

@@ -231,6 +231,7 @@ def test_other_things_that_are_refused() -> None:
         many(only("replace", 0.1, "no-such-place"), ["word"], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["fdu_mtl_12domains.parquet", "cad_imdb.parquet"])
 def test_real_reviews(file: str) -> None:
     if not (DATA / file).is_file():
