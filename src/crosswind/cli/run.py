@@ -107,9 +107,9 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
         print_json({"status": status_row(store, planned.study.name), **record.to_json()})
     else:
         typer.echo(record.to_text())
-        again = f"crosswind report {where} --study {planned.study.name}"
+        again = f"crosswind report {where}" + (f" --study {planned.study.name}" if len(records) > 1 else "")
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
-        typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}; results are in {where} ({again})")
+        typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.\nResults: {again}")
         typer.echo(page)
     warn_of_damage(planned.study.name, store.damaged(planned.study.name), where)
     if summary.stopped:

@@ -139,14 +139,14 @@ class StudyRecord:
         if self.findings is None:
             return "\n\n".join(table.to_text() for table in tables)
         shown = overview(self.places[0])
-        text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)])
-        lines = [f"All {len(tables)} tables: --tables all, or the page."]
+        text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)]).rstrip("\n")
+        lines = [f"\nAll {len(tables)} tables: --tables all, or the page."]
         for status in ("failed", "diverged"):
             reasons = [reason for state, reason in self.found.runs.values() if state == status]
             told = "; ".join(filter(None, list(dict.fromkeys(map(plain, reasons)))[:3]))
             if reasons:
                 lines.append(f"{len(reasons)} of {len(self.found.runs)} runs {status}{told and f': {told}'}.")
-        return "\n".join([text, *lines, ""])
+        return "\n".join([text, *lines])
 
     def __str__(self) -> str:
         return self.to_text()
