@@ -81,7 +81,8 @@ def again(values: dict[tuple[str, str, str], list[float]]) -> dict[tuple[str, st
     return {key: (*item[:3], adjusted[key], item[4]) for key, item in raw.items()}
 
 
-@pytest.mark.parametrize("seed", range(4))
+# Of 47 one adjusted p lies between 0.05 and 0.1, and one 90% interval within three points whose 95% interval does not.
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 47])
 def test_every_sentence_of_the_findings(seed: int) -> None:
     values = scores(seed=seed)
     item = found(rows(values))
