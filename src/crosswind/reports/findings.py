@@ -239,8 +239,7 @@ def _parts(
         )
     open_ = sorted((item for item in items if not item.told and item not in near), key=lambda item: -abs(item.difference.mean))
     if open_:
-        number = sum(not item.told for item in items)
-        yield f"What could not be told ({number} of {len(items)})", [where(item) + _open(item) for item in open_]
+        yield f"What could not be told ({len(open_)} of {len(items)})", [where(item) + _open(item) for item in open_]
     doubts = dict.fromkeys(line for at in places for line in doubt_notes(at))
     if doubts:
         yield "Rows that doubt themselves", list(doubts)
