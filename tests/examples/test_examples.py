@@ -61,7 +61,7 @@ def test_from_python(example: ModuleType, capsys: pytest.CaptureFixture[str]) ->
 def test_own_data(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = example.main(tmp_path)
     assert (results.summary.finished, results.summary.failed) == (8, 0)
-    assert "Accuracy on test" in capsys.readouterr().out
+    assert "Findings of birds (2 seeds" in capsys.readouterr().out
     found = {(row["shift"], row["method"]) for row in results.rows if row["set"] == "test"}
     assert found == {(shift, method) for shift in ("none", "SC") for method in ("erm", "groupdro")}
     plain = [row["metrics"]["accuracy"] for row in results.rows if row["shift"] == "none" and row["set"] == "test"]
