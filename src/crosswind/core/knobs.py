@@ -114,6 +114,28 @@ def knob_of(name: str, annotation: str, declared: Any) -> Knob:
 
 
 @dataclass(frozen=True)
+class Access:
+    """What an estimator of accuracy reads. Checked when a study is planned.
+
+    `scores`: what it needs of every answer: `labels`, `probabilities` (softmax of the logits, so that logarithms of probabilities
+    serve as well), or `logits` as the network gave them. `source`: labelled rows of the distribution that was trained on.
+    `neighbourhood`: the name of the neighbourhood of each row that the model answers for too. `pool`: labelled sets of other
+    distributions, from which it learns how its measure and accuracy go together. `models`: how many models answer for the same
+    rows. `weights`: the network itself, so that only a pool of networks can tell accuracies. `features`: what the head reads.
+    `passes`: forward passes a target row.
+    """
+
+    scores: str = "probabilities"
+    source: bool = True
+    neighbourhood: str = ""
+    pool: bool = False
+    models: int = 1
+    weights: bool = False
+    features: bool = False
+    passes: int = 1
+
+
+@dataclass(frozen=True)
 class Base:
     """The run that a method starts from: an ordinary run of `method` on the same split, model and seed, planned and done once.
 

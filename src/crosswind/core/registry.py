@@ -28,7 +28,7 @@ from crosswind.core import cards
 from crosswind.core import knobs as declarations
 from crosswind.core.cards import Card
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.knobs import Form, Knob, Limit, Needs
+from crosswind.core.knobs import Access, Form, Knob, Limit, Needs
 
 C = TypeVar("C", bound=type)
 
@@ -51,7 +51,7 @@ _WORDS: dict[str, Any] = {
     for name, word in vars(module).items()
     if not name.startswith("_") and getattr(word, "__module__", "") == module.__name__
 }
-_DECLARED = ("needs", "limit", "built", "card", "copy", "own", "version", "family", "extra")
+_DECLARED = ("needs", "limit", "built", "card", "copy", "own", "version", "family", "extra", "access")
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -75,6 +75,7 @@ class Facts:
     version: int = 1
     family: Any = None
     extra: str | None = None
+    access: Access | None = None
     defines: tuple[str, ...] = ()
 
     @property
@@ -85,7 +86,7 @@ class Facts:
     def describe(self) -> dict[str, Any]:
         """The facts as plain values for JSON."""
         told: dict[str, Any] = {"family": self.family or None, "hooks": list(self.defines) if self.room == "methods" else None}
-        for name, item in (("needs", self.needs), ("built", self.built)):
+        for name, item in (("needs", self.needs), ("built", self.built), ("access", self.access)):
             told[name] = None if item is None else {key: value for key, value in asdict(item).items() if value}
         if self.limit is not None:
             told["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}

@@ -1,76 +1,168 @@
-"""What an estimator of accuracy is: it learns from labelled answers on source rows, and estimates from answers without labels.
+"""What an estimator of accuracy is: it reads what a model says of rows that nobody labelled, and tells how much of it is right.
 
-An estimator never sees a label of the rows that it estimates: `estimated` hands it their answers alone.
+There are three kinds. A *direct* estimator (`Estimator`) learns from labelled rows of the source. A *measure* (`Measure`) is a
+number that goes up with accuracy; labelled sets of other distributions, the pool, say how. A *joint* estimator (`Joint`) reads what
+several models say of the same rows. None can be handed a label of the rows that it estimates: `Answers` has no place for one.
+`crosswind.estimators.estimating` is what everything else calls: it checks what the estimator reads, and makes the interval.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.types import Predictions
-from crosswind.evaluation.metrics import confidence
+from crosswind.core.knobs import Access
 
-Z95 = 1.959964
-"""Half the width of a normal 95% interval, in standard errors."""
+LEVEL = 0.9
+"""Of every interval."""
+
+Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@final
+@dataclass(frozen=True, eq=False)
 class Answers:
-    """What a model says of n rows: `answer` int64 [n], -1 for none; `logits` float32 [n, k], or None where there are none."""
+    """What a model says of n rows.
+
+    `answer` int64 [n], -1 for an answer that names no class. `logits` floating [n, k], or None where there are labels only.
+    `classes`: k, the number of classes. `neighbours`: by neighbourhood, the answers int64 [n, N + 1] for each row, first, and the N
+    rows made near it. `entropies`: of the softmax of each of those, in nats, float [n, N + 1]. `features` floating [n, d]: what the
+    network's head reads. `weights`: the network's tensors by name.
+    """
 
     answer: NDArray[np.int64]
-    logits: NDArray[np.float32] | None = None
+    logits: NDArray[Any] | None = None
+    classes: int = 0
+    neighbours: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    entropies: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    features: NDArray[Any] | None = None
+    weights: Mapping[str, NDArray[Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.logits is not None:
+            object.__setattr__(self, "classes", self.logits.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+    @cached_property
+    def log_probabilities(self) -> Floats:
+        """Logarithms of the softmax of the logits, float64 [n, k], from float64 throughout: a confidence of 1 in half precision
+        still has its order among others."""
+        assert self.logits is not None
+        z = self.logits.astype(np.float64)
+        z = z - z.max(axis=1, keepdims=True)
+        found: Floats = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+        return found
 
     @property
-    def confidence(self) -> NDArray[np.float64]:
-        """The largest softmax probability of each row, float64 [n] in (0, 1]."""
-        assert self.logits is not None
-        return confidence(self.logits)
+    def probabilities(self) -> Floats:
+        """The softmax of the logits, float64 [n, k]."""
+        return np.asarray(np.exp(self.log_probabilities))
+
+    @property
+    def confidence(self) -> Floats:
+        """The largest softmax probability of each row, float64 [n] in [1/k, 1]."""
+        return np.asarray(np.exp(self.log_probabilities.max(axis=1)))
+
+    def take(self, rows: NDArray[np.int64]) -> Answers:
+        """What is said of some rows, repeats allowed; `rows` int64 [m]."""
+        return replace(
+            self,
+            answer=self.answer[rows],
+            logits=None if self.logits is None else self.logits[rows],
+            neighbours={name: said[rows] for name, said in self.neighbours.items()},
+            entropies={name: told[rows] for name, told in self.entropies.items()},
+            features=None if self.features is None else self.features[rows],
+        )
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Answers for rows whose labels are known, int64 [n]. `family`: sets of a pool that resemble each other share it."""
+
+    answers: Answers
+    label: NDArray[np.int64]
+    name: str = "source"
+    family: str = ""
+
+    def __post_init__(self) -> None:
+        if self.label.shape != (len(self.answers),):
+            raise ValueError(f"{self.name} has labels of shape {self.label.shape}, and {len(self.answers)} answers")
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Which answers are right."""
+        return np.asarray(self.answers.answer == self.label)
+
+    @property
+    def accuracy(self) -> float:
+        """The share that is right."""
+        return float(self.right.mean())
+
+    def take(self, rows: NDArray[np.int64]) -> Labelled:
+        """Some of the rows, repeats allowed."""
+        return replace(self, answers=self.answers.take(rows), label=self.label[rows])
+
+
+@final
 @dataclass(frozen=True)
 class Estimate:
-    """An accuracy in [0, 1] and its 95% interval, None where the estimator has none. `warnings` are sentences for the reader."""
+    """An accuracy in [0, 1] and its 90% interval, None where there is none.
+
+    `basis`: what the interval covers. `pool`: errors as large as those on labelled sets of other distributions. `rows`: the chance
+    of which rows were drawn, and nothing else. `warnings` are sentences for the reader.
+    """
 
     accuracy: float
     low: float | None = None
     high: float | None = None
+    basis: str = ""
     warnings: tuple[str, ...] = ()
-
-    @classmethod
-    def around(cls, accuracy: float, error: float, warnings: tuple[str, ...] = ()) -> Estimate:
-        """The normal interval of a standard error, all cut to [0, 1]."""
-        value, low, high = (float(np.clip(one, 0, 1)) for one in (accuracy, accuracy - Z95 * error, accuracy + Z95 * error))
-        return cls(value, low, high, warnings)
 
 
 class Estimator(ABC):
-    """A registered estimator; subclasses are frozen dataclasses whose fields are knobs. Equal answers give equal estimates."""
+    """A registered estimator; subclasses are frozen dataclasses whose fields are knobs. Equal answers give equal estimates.
 
-    reads_logits: ClassVar[bool] = True
-    """Whether answers alone are not enough for it."""
+    `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows; 0 where that would take minutes.
+    """
+
+    access: ClassVar[Access] = Access()
+    resamples: ClassVar[int] = 200
 
     @abstractmethod
-    def fit(self, source: Answers, label: NDArray[np.int64]) -> Any:
-        """What it keeps of the answers for source rows and their labels, int64 [m]; handed to `estimate`."""
+    def fit(self, source: Labelled) -> Any:
+        """What it keeps of the labelled source; handed to `estimate`."""
 
     @abstractmethod
-    def estimate(self, fitted: Any, target: Answers) -> Estimate:
-        """The accuracy on the rows of `target`, of which there is one at least."""
+    def estimate(self, fitted: Any, target: Answers) -> float | Estimate:
+        """The accuracy on the rows of `target`, of which there is one at least; an `Estimate` where there is a warning to give."""
 
 
-def estimated(estimator: Estimator, source: Predictions, target: Predictions) -> Estimate | str:
-    """The estimate for `target`, whose labels and groups stay here; or a sentence that says why there is none."""
-    if estimator.reads_logits:
-        for what, answers in (("source", source), ("set", target)):
-            if answers.logits is None:
-                return f"the model gives labels without logits for the rows of the {what}"
-            if not np.isfinite(answers.logits.max(axis=1)).all():
-                return f"the model gave logits that are not finite for the rows of the {what}"
-    fitted = estimator.fit(Answers(source.answer, source.logits), source.label)
-    return estimator.estimate(fitted, Answers(target.answer, target.logits))
+class Measure(ABC):
+    """A registered measure of what a model says of rows; a map that is fitted on a pool makes an accuracy of it."""
+
+    access: ClassVar[Access] = Access(pool=True)
+    resamples: ClassVar[int] = 0
+
+    @abstractmethod
+    def measure(self, target: Answers) -> float:
+        """The measure of these rows; the larger, the more of them are right."""
+
+
+class Joint(ABC):
+    """A registered estimator of the accuracies of several models on the same rows."""
+
+    access: ClassVar[Access] = Access(models=2)
+    resamples: ClassVar[int] = 0
+
+    @abstractmethod
+    def estimate(self, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate]:
+        """One estimate a model. `sources[i]` and `targets[i]` are model i's; row j is the same row for all."""

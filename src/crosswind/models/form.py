@@ -14,18 +14,24 @@ from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
 
-_PACKAGES = {"onnx": "onnxruntime"}
+_PACKAGES = {"onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
 
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}
 
-__all__ = ["check_extra", "check_form", "wants_imagenet"]
+__all__ = ["check_extra", "check_form", "extra_missing", "wants_imagenet"]
+
+
+def extra_missing(extra: str | None) -> bool:
+    """Whether the package of an extra is not installed."""
+    return extra is not None and find_spec(_PACKAGES.get(extra, extra)) is None
 
 
 def check_extra(extra: str | None, field: str, name: str) -> None:
-    """Refuse, by an `InputError` on `field`, the model `name` where the package of its extra is not installed."""
-    if extra is not None and find_spec(_PACKAGES.get(extra, extra)) is None:
-        raise InputError(field, f"model {name!r} needs the extra: pip install 'crosswind[{extra}]'")
+    """Refuse, by an `InputError` on `field`, the model or estimator `name` where the package of its extra is not installed."""
+    if extra_missing(extra):
+        what = "estimator" if field.startswith("estimators") else "model"
+        raise InputError(field, f"{what} {name!r} needs the extra: pip install 'crosswind[{extra}]'")
 
 
 def check_form(

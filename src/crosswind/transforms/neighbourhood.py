@@ -1,4 +1,4 @@
-"""The neighbourhoods of images in which a classifier's answers are compared.
+"""The changed copies of images on which estimators of accuracy learn: neighbourhoods, and the pool.
 
 A neighbourhood is a registered transform and values of its knobs. An estimator draws `NEIGHBOURS` images from it and adds the image
 itself. Reference: Ng, Hulkund, Cho and Ghassemi, Predicting Out-of-Domain Generalization with Neighborhood Invariance, TMLR 2023.
@@ -46,3 +46,32 @@ def neighbourhood(name: str, field: str = "neighbourhood") -> Neighbourhood:
     if name not in NEIGHBOURHOODS:
         raise unknown(field, "neighbourhood of images", name, NEIGHBOURHOODS)
     return NEIGHBOURHOODS[name]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A registered transform, values of its knobs, and the `family` of changes that go wrong alike: the transform's name."""
+
+    family: str
+    knobs: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Such as `fog (severity 3)`."""
+        return f"{self.family} ({', '.join(f'{key} {value:g}' for key, value in self.knobs.items() if not isinstance(value, str))})"
+
+
+_CORRUPTIONS = (
+    *("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "defocus-blur", "glass-blur", "motion-blur", "zoom-blur"),
+    *("gaussian-blur", "snow", "frost", "fog", "brightness", "contrast", "saturate", "spatter", "elastic", "pixelate", "jpeg"),
+)
+
+POOL: tuple[Change, ...] = (
+    *(Change(name, {"severity": severity}) for name in _CORRUPTIONS for severity in (1, 3, 5)),
+    *(Change("rotate", {"degrees": degrees}) for degrees in (10.0, 20.0, 40.0)),
+    *(Change("translate", {"horizontal": share, "vertical": share}) for share in (0.05, 0.1, 0.2)),
+    *(Change("shear", {"horizontal": degrees}) for degrees in (10.0, 20.0, 40.0)),
+    *(Change("erase", {"largest": share, "probability": 1.0}) for share in (0.1, 0.2, 0.33)),
+)
+"""What makes a pool of labelled sets of the labelled source: every corruption of ImageNet-C, its four further ones, and four
+changes of geometry, each at three strengths."""

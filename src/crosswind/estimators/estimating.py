@@ -1,0 +1,262 @@
+"""From answers to an estimate with its interval, whichever estimator: what is refused, the map of a measure, which interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import seed_of
+from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Joint, Labelled, Measure
+from crosswind.estimators.intervals import Held, with_pool, with_rows
+from crosswind.estimators.label_shift import label_shift
+from crosswind.models.form import extra_missing
+
+_PARTS = {item.name for item in fields(Answers)} | {"log_probabilities"}
+
+
+def estimated(estimator: Estimator | Measure, source: Labelled, target: Answers, pool: Sequence[Labelled] = ()) -> Estimate | str:
+    """The estimate for `target` with its interval, or a sentence that says why there is none.
+
+    `source`: labelled rows of the distribution that the model was trained on. `pool`: labelled sets of other distributions, of this
+    model or of others; measures need it, and with it the interval covers errors of their size.
+    """
+    return Prepared(estimator, source, pool)(target)
+
+
+class Prepared:
+    """An estimator with what it learns from; it learns once, and is asked for many sets."""
+
+    def __init__(self, estimator: Estimator | Measure, source: Labelled, pool: Sequence[Labelled] = ()) -> None:
+        self.estimator, self.source, self.pool = estimator, source, pool
+
+    def __call__(self, target: Answers, without: str = "") -> Estimate | str:
+        """See `estimated`. `without`: a family of the pool that is not learned from, as where the target is one of it."""
+        check_has_no_labels(target)
+        estimator, source = self.estimator, self.source
+        if isinstance(estimator, Joint):
+            return f"it compares what {estimator.access.models} models or more say of the same rows, and has one"
+        pool = [item for item in self.pool if family_of(item) != without]
+        why = refusal(estimator, source, target, pool)
+        if why:
+            return why
+        if isinstance(estimator, Measure):
+            return self._by_map(estimator, target, without)
+        found = self._direct(target)
+        found = replace(found, warnings=(*found.warnings, *label_shift(source, target)))
+        if pool:
+            held = [item for item in self._errors if item.family != without]
+            anchor = source.accuracy if len(source.answers) else found.accuracy
+            return with_pool(found, anchor, held, len(target), self._pool_rows)
+        return self._with_rows(found, target)
+
+    @cached_property
+    def _pool_rows(self) -> int:
+        return min(len(item.answers) for item in self.pool)
+
+    # -- direct estimators ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _fitted(self) -> Any:
+        assert isinstance(self.estimator, Estimator)
+        return self.estimator.fit(self.source)
+
+    def _direct(self, target: Answers) -> Estimate:
+        assert isinstance(self.estimator, Estimator)
+        return _as_estimate(self.estimator.estimate(self._fitted, target))
+
+    @cached_property
+    def _errors(self) -> list[Held]:
+        return [Held(family_of(item), self._direct(item.answers).accuracy, item.accuracy) for item in self.pool]
+
+    def _with_rows(self, found: Estimate, target: Answers) -> Estimate:
+        estimator, source = self.estimator, self.source
+        assert isinstance(estimator, Estimator)
+        if not estimator.resamples:
+            return found
+        random = np.random.default_rng(seed_of(0, "rows of estimates"))
+        n, m, values = len(target), len(source.answers), []
+        for _ in range(estimator.resamples):
+            again = source.take(random.integers(m, size=m)) if estimator.access.source else source
+            drawn = target.take(random.integers(n, size=n))
+            values.append(_as_estimate(estimator.estimate(estimator.fit(again), drawn)).accuracy)
+        return with_rows(found, float(np.var(values)), n)
+
+    # -- measures -------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _measured(self) -> tuple[Floats, Floats, NDArray[np.str_]]:
+        """Measure, accuracy and family of the source, first, and of every set of the pool."""
+        assert isinstance(self.estimator, Measure)
+        every = [*([self.source] if self.estimator.access.source else []), *self.pool]
+        measures = np.array([self.estimator.measure(item.answers) for item in every])
+        return measures, np.array([item.accuracy for item in every]), np.array([family_of(item) for item in every])
+
+    def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
+        measures, accuracies, families = (part[self._measured[2] != without] for part in self._measured)
+        line, mine = fitted_map(measures, accuracies), measure.measure(target)
+        if not np.isfinite([*measures, mine]).all():
+            return "its measure is not finite for some rows"
+        if line is None:
+            return "its measure is the same number for every set of the pool, so that it tells no accuracies apart"
+        warnings = []
+        if not measures.min() <= mine <= measures.max():
+            warnings.append("the measure lies outside those of the pool, so that the line is extrapolated")
+        if line[0] < 0:
+            warnings.append("on the pool the measure falls where accuracy rises, against what it is for")
+        held = self._held_out(without)
+        if isinstance(held, str):
+            return held
+        anchor = self.source.accuracy if len(self.source.answers) else _on(line, mine)
+        found = Estimate(_on(line, mine), warnings=tuple(warnings))
+        return with_pool(found, anchor, held, len(target), self._pool_rows)
+
+    def _held_out(self, without: str) -> list[Held] | str:
+        """Every set of the pool by a line that did not see its family; or why there is none."""
+        assert isinstance(self.estimator, Measure)
+        measures, accuracies, families = (part[self._measured[2] != without] for part in self._measured)
+        held = []
+        for family in dict.fromkeys(families[int(self.estimator.access.source) :].tolist()):
+            own = families == family
+            other = fitted_map(measures[~own], accuracies[~own])
+            if other is None:
+                return f"its measure is the same number for every set of the pool but those of {family}, too few to fit a line"
+            held += [Held(family, _on(other, x), y) for x, y in zip(measures[own], accuracies[own], strict=True)]
+        return held
+
+    def pool_error(self) -> float | None:
+        """The mean absolute error on the sets of the pool, families alike; a measure's by lines that did not see the family.
+
+        None without a pool, or where the estimator refuses. Call it after a target was estimated.
+        """
+        if not self.pool:
+            return None
+        held = self._held_out("") if isinstance(self.estimator, Measure) else self._errors
+        if isinstance(held, str):
+            return None
+        by: dict[str, list[float]] = {}
+        for item in held:
+            by.setdefault(item.family, []).append(abs(item.estimate - item.accuracy))
+        return float(np.mean([np.mean(errors) for errors in by.values()]))
+
+
+def family_of(item: Labelled) -> str:
+    """The family of a set, its name where it has none."""
+    return item.family or item.name
+
+
+def _on(line: tuple[float, float], measure: float) -> float:
+    return float(np.clip(line[0] * measure + line[1], 0, 1))
+
+
+def check_has_no_labels(target: Answers) -> None:
+    """Raise `TypeError` for anything but plain `Answers`, which have no place for the labels of the rows to estimate."""
+    if type(target) is not Answers or vars(target).keys() - _PARTS:
+        raise TypeError("the rows to estimate come as Answers, which hold no labels")
+
+
+def refusal(estimator: Estimator | Measure | Joint, source: Labelled, target: Answers, pool: Sequence[Labelled] = ()) -> str:
+    """Why the estimator cannot be asked, in a sentence; "" where it can."""
+    access, extra = estimator.access, getattr(estimator, "extra", None)
+    if extra_missing(extra):
+        return f"it needs the extra: pip install 'crosswind[{extra}]'"
+    if not len(target):
+        return "there are no rows to estimate"
+    sets = [("source", source.answers)] * access.source + [("set", target)] + [(item.name, item.answers) for item in pool]
+    if access.source and not len(source.answers):
+        return "there are no labelled rows of the source"
+    for what, answers in sets:
+        if access.scores != "labels":
+            if answers.logits is None:
+                return f"the model gives labels without {access.scores} for the rows of the {what}"
+            if not np.isfinite(answers.logits.max(axis=1)).all() or np.isnan(answers.logits).any():
+                return f"the model gave logits that are not finite for the rows of the {what}"
+            if access.scores == "logits" and not np.isfinite(answers.logits).all():
+                return f"the model gave logits of minus infinity for the rows of the {what}, as of probabilities that are 0"
+        if answers.classes != target.classes:
+            return f"the {what} has {answers.classes} classes and the set {target.classes}"
+        if access.neighbourhood and access.neighbourhood not in answers.neighbours:
+            return f"the model was not asked for the neighbours ({access.neighbourhood}) of the rows of the {what}"
+        if access.features and answers.features is None:
+            return f"there are no features for the rows of the {what}"
+        if access.weights and answers.weights is None:
+            return "the weights of the network are not at hand"
+    if access.source and 0 < target.classes <= source.label.max() or access.source and source.label.min() < 0:
+        return f"the source has labels that are none of the model's {target.classes} classes"
+    if access.pool and len({family_of(item) for item in pool}) < 2:
+        return "it needs a pool of labelled sets of other distributions, of two families at least"
+    return ""
+
+
+def _as_estimate(found: float | Estimate) -> Estimate:
+    item = found if isinstance(found, Estimate) else Estimate(float(found))
+    return replace(item, accuracy=float(np.clip(item.accuracy, 0, 1)))
+
+
+def fitted_map(measures: Floats, accuracies: Floats) -> tuple[float, float] | None:
+    """Slope and intercept by least squares (Ng et al. 2022, section 4.3); None where all measures are one number."""
+    if np.ptp(measures) <= 1e-12 * max(1.0, float(np.abs(measures).max())):
+        return None
+    centred = measures - measures.mean()
+    slope = float((centred * (accuracies - accuracies.mean())).sum() / (centred**2).sum())
+    return slope, float(accuracies.mean() - slope * measures.mean())
+
+
+# -- several models -----------------------------------------------------------------------------------------------------------
+
+
+def estimated_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate] | str:
+    """One estimate a model with its interval of rows, or a sentence that says why there are none.
+
+    `sources[i]` and `targets[i]` are model i's; row j of either is the same row for all. An estimator that reads no labelled rows
+    takes an empty `sources`. Rows are drawn anew for all models at once.
+    """
+    access = estimator.access
+    for item in targets:
+        check_has_no_labels(item)
+    why = _refused_jointly(estimator, sources, targets)
+    if why:
+        return why
+    if access.scores == "labels":  # nothing else is read, and rows are drawn often
+        sources = [replace(item, answers=_labels_of(item.answers)) for item in sources]
+        targets = [_labels_of(item) for item in targets]
+    found = [_as_estimate(item) for item in estimator.estimate(sources, targets)]
+    if not estimator.resamples:
+        return found
+    random = np.random.default_rng(seed_of(0, "rows of estimates"))
+    n, m, values = len(targets[0]), len(sources[0].answers) if access.source else 0, []
+    for _ in range(estimator.resamples):
+        drawn = random.integers(m, size=m) if access.source else None
+        again = sources if drawn is None else [item.take(drawn) for item in sources]
+        rows = random.integers(n, size=n)
+        values.append([_as_estimate(item).accuracy for item in estimator.estimate(again, [item.take(rows) for item in targets])])
+    return [with_rows(item, float(variance), n) for item, variance in zip(found, np.var(values, axis=0), strict=True)]
+
+
+def _labels_of(answers: Answers) -> Answers:
+    return Answers(answers.answer, classes=answers.classes)
+
+
+def _refused_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]) -> str:
+    access, many = estimator.access, len(targets)
+    if many < access.models:
+        return f"it needs the answers of {access.models} models at least, not of {many}"
+    if access.source and len(sources) != many:
+        return f"{many} models answered for the set, and {len(sources)} for the labelled rows of the source"
+    empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
+    for i, target in enumerate(targets):
+        source = sources[i] if access.source else empty
+        why = refusal(estimator, source, target)
+        if why:
+            return f"model {i + 1} of {many}: {why}"
+        if len(target) != len(targets[0]):
+            return f"model {i + 1} of {many} answered for {len(target)} rows of the set, and the first for {len(targets[0])}"
+        if target.classes != targets[0].classes:
+            return f"model {i + 1} of {many} has {target.classes} classes, and the first {targets[0].classes}"
+        if access.source and not np.array_equal(source.label, sources[0].label):
+            return f"model {i + 1} of {many} answered for other labelled rows of the source than the first"
+    return ""

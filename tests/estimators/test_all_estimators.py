@@ -1,0 +1,192 @@
+"""What holds for every registered estimator: order, no label of the target, input that is not usable."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import inspect
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+from tests.estimators.made import drawn, known, said
+
+from crosswind.core import registry
+from crosswind.core.types import Predictions
+from crosswind.estimators.base import Answers, Estimate, Estimator, Joint, Labelled, Measure
+from crosswind.estimators.estimating import estimated, estimated_jointly
+
+pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
+
+KNOWN = {item.name: registry.load("estimators", item.name) for item in registry.listing("estimators")}
+DIRECT = {name: made() for name, made in KNOWN.items() if issubclass(made, Estimator)}
+JOINT = {name: made() for name, made in KNOWN.items() if issubclass(made, Joint)}
+MEASURES = {name: made for name, made in KNOWN.items() if issubclass(made, Measure)}
+PLAIN = {name: made for name, made in DIRECT.items() if made.access.scores == "probabilities" and not made.access.neighbourhood}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for made in (*DIRECT.values(), *JOINT.values()):
+        monkeypatch.setattr(type(made), "resamples", min(made.resamples, 3))
+
+
+def told(estimator: Estimator, source: Labelled, target: Answers) -> float:
+    found = estimated(estimator, source, target)
+    assert isinstance(found, Estimate), found
+    assert 0 <= found.accuracy <= 1 and (found.low is None or found.high is not None and found.low <= found.accuracy <= found.high)
+    return found.accuracy
+
+
+def test_how_many_there_are() -> None:
+    assert {"atc-mc", "atc-ne", "average-confidence", "cbpe", "cot", "cott", "difference-of-confidences"} <= set(DIRECT)
+    assert {"agreement-on-the-line", "disagreement"} <= set(JOINT)
+    assert len(PLAIN) >= 7 and len(JOINT) >= 2 and len(DIRECT) + len(JOINT) + len(MEASURES) == len(KNOWN)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_each_says_what_it_assumes_and_where_it_is_from(name: str) -> None:
+    facts = registry.facts("estimators", name)
+    assert facts.access is not None and facts.access == KNOWN[name].access
+    for word in ("Assumes:", "Reads:", "Reference:"):
+        assert word in facts.doc, word
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_order_of_rows_is_nothing_to_a_direct_estimator(name: str) -> None:
+    random = np.random.default_rng(0)
+    for seed in range(4):
+        source, target = drawn(seed, 90), drawn(10 + seed, 70, strength=1.0).answers
+        if seed > 1:  # ties
+            source, target = known(said(np.round(source.answers.logits)), source.label), said(np.round(target.logits))
+        first = told(DIRECT[name], source, target)
+        assert told(DIRECT[name], source, target) == first, "equal answers, equal estimates"
+        turned = Answers(target.answer, np.asfortranarray(target.logits))
+        assert told(DIRECT[name], source, turned) == pytest.approx(first, abs=1e-9)
+        other = told(DIRECT[name], source.take(random.permutation(90)), target.take(random.permutation(70)))
+        assert other == pytest.approx(first, abs=1e-9)
+        doubled = told(DIRECT[name], source.take(np.repeat(np.arange(90), 2)), target.take(np.repeat(np.arange(70), 2)))
+        assert doubled == pytest.approx(first, abs=0.02), "every row twice"
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_the_order_of_rows_and_of_models_is_nothing_to_a_joint_one(name: str) -> None:
+    random, models = np.random.default_rng(0), 4
+    sources = [drawn(0, 80, strength=1 + 0.5 * i) for i in range(models)]
+    sources = [known(item.answers, sources[0].label) for item in sources]
+    targets = [drawn(1, 60, strength=0.5 + 0.5 * i).answers for i in range(models)]
+    first = JOINT[name].estimate(sources, targets)
+    rows, others, order = random.permutation(80), random.permutation(60), random.permutation(models)
+    again = JOINT[name].estimate([sources[i].take(rows) for i in order], [targets[i].take(others) for i in order])
+    assert [item.accuracy for item in again] == pytest.approx([first[i].accuracy for i in order], abs=1e-9)
+    found = estimated_jointly(JOINT[name], sources, targets)
+    assert isinstance(found, list) and all(0 <= item.low <= item.accuracy <= item.high <= 1 for item in found)  # type: ignore[operator]
+
+
+# -- no label of the target ---------------------------------------------------------------------------------------------------
+
+
+def test_by_type_no_label_of_the_target_reaches_an_estimator() -> None:
+    fields = {field.name for field in dataclasses.fields(Answers)}
+    assert fields == {"answer", "logits", "classes", "neighbours", "entropies", "features", "weights"}
+    assert not {"label", "labels", "right", "accuracy", "group", "y"} & {name for name, _ in inspect.getmembers(Answers)}
+    with pytest.raises(TypeError, match="label"):
+        Answers(np.zeros(2, np.int64), label=np.zeros(2))  # type: ignore[call-arg]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Answers(np.zeros(2, np.int64)).label = np.zeros(2)  # type: ignore[attr-defined]
+    for made in KNOWN.values():
+        function = made.measure if issubclass(made, Measure) else made.estimate
+        given = {name: kind for name, kind in get_type_hints(function).items() if name in ("target", "targets")}
+        assert str(list(given.values())[0]).endswith(("base.Answers'>", "base.Answers]")), made
+        others = set(inspect.signature(function).parameters) - {"self", "fitted", "target", "sources", "targets"}
+        assert not others, made
+
+
+def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
+    """It follows every reference from what it is handed, and compares all arrays that it meets with the labels."""
+    source, target = drawn(0, 31), drawn(1, 37)
+    met: list[int] = []
+
+    @dataclasses.dataclass(frozen=True)
+    class Spy(Estimator):
+        """Looks for labels."""
+
+        resamples = 2
+
+        def fit(self, source: Labelled) -> Labelled:
+            return source
+
+        def estimate(self, fitted: Labelled, target: Answers) -> float:
+            seen: dict[int, Any] = {}
+            left: list[Any] = [fitted, target]
+            while left:
+                item = left.pop()
+                if id(item) in seen or inspect.ismodule(item) or isinstance(item, type):
+                    continue
+                seen[id(item)] = item
+                left += gc.get_referents(item)
+                left += [item.base] if isinstance(item, np.ndarray) and item.base is not None else []
+            arrays = [item for item in seen.values() if isinstance(item, np.ndarray)]
+            met.append(len(arrays))
+            assert not any(item.shape == labels.shape and np.array_equal(item, labels) for item in arrays)
+            return 0.5
+
+    labels = target.label
+    assert not np.array_equal(labels, target.answers.answer)
+    assert isinstance(estimated(Spy(), source, target.answers), Estimate)
+    assert len(met) == 3 and min(met) >= 4, "the source's labels, and the answers and logits of both"
+    for mine in (target, Predictions(np.arange(37), labels, labels, target.answers.answer, target.answers.logits)):
+        with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
+            estimated(Spy(), source, mine)  # type: ignore[arg-type]
+    smuggled = dataclasses.replace(target.answers)
+    object.__setattr__(smuggled, "label", labels)
+    with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
+        estimated(Spy(), source, smuggled)
+
+
+# -- input that is not usable -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_bad_input_is_one_sentence_or_a_right_number(name: str) -> None:
+    made, good = DIRECT[name], drawn(0, 40)
+    z = good.answers.logits
+    assert z is not None
+    for bad in (np.nan, np.inf):
+        broken = z.copy()
+        broken[3, 1] = bad
+        sets = [(good, Answers(good.answers.answer, broken))]
+        sets += [(known(Answers(good.answers.answer, broken), good.label), good.answers)] * made.access.source
+        for source, target in sets:
+            assert str(estimated(made, source, target)).startswith("the model gave logits that are not finite for the rows of the ")
+    assert estimated(made, good, good.answers.take(np.empty(0, np.int64))) == "there are no rows to estimate"
+    bare = Answers(good.answers.answer, classes=4)
+    assert estimated(made, good, bare) == "the model gives labels without probabilities for the rows of the set"
+    if made.access.source:
+        assert estimated(made, good, said(z[:, :3])) == "the source has 4 classes and the set 3"
+        assert estimated(made, good.take(np.empty(0, np.int64)), good.answers) == "there are no labelled rows of the source"
+        assert "none of the model's 4 classes" in str(estimated(made, known(good.answers, good.label + 4), good.answers))
+    one = known(said(np.zeros((6, 1), dtype=np.float32)), [0] * 6)
+    assert told(made, one, one.answers) == 1.0, "one class"
+    always = known(good.answers.take(np.flatnonzero(good.label == 2)), [2] * int((good.label == 2).sum()))
+    told(made, always, good.answers)
+    told(made, good.take(np.array([0])), good.answers.take(np.array([1])))
+    # logits as large as half precision holds: confidence 1 everywhere, 32 of 40 right
+    sure = said((np.eye(4)[np.arange(40) % 4] * 6e4).astype(np.float16))
+    label = np.where(np.arange(40) < 8, (sure.answer + 1) % 4, sure.answer)
+    value = told(made, known(sure, label), sure)
+    assert value == pytest.approx(1.0 if name in ("average-confidence", "cot") else 0.8, abs=0.01)
+    zero = z.copy()
+    zero[:, 3] = -np.inf  # a class that is ruled out
+    ruled = known(said(zero), np.minimum(good.label, 2))
+    assert abs(told(made, ruled, ruled.answers) - ruled.accuracy) < 0.3
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_bad_input_of_several_models(name: str) -> None:
+    made, good = JOINT[name], drawn(0, 40)
+    three, sources = [good.answers] * 3, [good] * 3
+    assert "there are no rows to estimate" in str(estimated_jointly(made, sources, [good.answers.take(np.empty(0, np.int64))] * 3))
+    assert "classes" in str(estimated_jointly(made, sources, [*three[:2], said(np.zeros((40, 3)))]))
+    assert "at least, not of 1" in str(estimated_jointly(made, sources[:1], three[:1]))
+    assert isinstance(estimated_jointly(made, sources, three), list)

@@ -1,0 +1,166 @@
+"""Disagreement and agreement on the line: by hand, against loops and a least-squares solver; what is refused for several models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from tests.estimators.made import drawn, known
+
+from crosswind.core.seeds import seed_of
+from crosswind.estimators.agreement import agreements, from_means_of_pairs
+from crosswind.estimators.agreement_on_the_line import AgreementOnTheLine
+from crosswind.estimators.atc_mc import AtcMaximumConfidence
+from crosswind.estimators.base import Answers, Estimate, Joint, Labelled
+from crosswind.estimators.disagreement import Disagreement
+from crosswind.estimators.estimating import estimated, estimated_jointly
+from crosswind.estimators.intervals import Z
+
+
+def answers(*codes: int) -> Answers:
+    return Answers(np.array(codes), classes=3)
+
+
+def pool(seed: int, models: int, n: int, spread: float) -> list[Labelled]:
+    """Models that share their rows; model i is right more often the larger i is, and errs on hard rows as others do."""
+    random = np.random.default_rng(seed)
+    label = random.integers(3, size=n)
+    hard = random.normal(size=n)
+    found = []
+    for i in range(models):
+        right = hard + random.normal(size=n) * 0.7 < 0.3 + 0.25 * i - spread
+        found.append(known(Answers(np.where(right, label, random.integers(3, size=n)), classes=3), label))
+    return found
+
+
+def test_disagreement_by_hand() -> None:
+    """0 1 1 2, 0 1 0 2 and 0 0 0 none agree in 3, 1 and 2 of 4 rows: (3 + 1) / 8, (3 + 2) / 8, (1 + 2) / 8. None is no answer."""
+    three = [answers(0, 1, 1, 2), answers(0, 1, 0, 2), answers(0, 0, 0, -1)]
+    found = estimated_jointly(Disagreement(), [], three)
+    assert isinstance(found, list) and [item.accuracy for item in found] == [0.5, 0.625, 0.375]
+    two = estimated_jointly(Disagreement(), [], three[:2])
+    assert isinstance(two, list) and [item.accuracy for item in two] == [0.75, 0.75]
+    assert agreements([three[2], three[2]]).tolist() == [[1, 0.75], [0.75, 1]]
+
+
+def test_disagreement_is_the_error_of_models_that_err_apart_as_calibrated_votes_do() -> None:
+    """A row with probabilities (.7, .3): each model answers by them, the label is drawn by them; both agree in .49 + .09 = .58."""
+    random = np.random.default_rng(0)
+    votes = (random.uniform(size=(3, 20_000)) > 0.7).astype(np.int64)
+    found = estimated_jointly(Disagreement(), [], [Answers(row, classes=2) for row in votes[:2]])
+    assert isinstance(found, list) and found[0].accuracy == pytest.approx(0.58, abs=0.015)
+    assert (votes[0] == votes[2]).mean() == pytest.approx(found[0].accuracy, abs=0.015)
+
+
+def by_loops(form: str, sources: list[Labelled], targets: list[Answers]) -> list[float]:
+    m = len(targets)
+    cut = lambda rate: norm.ppf(min(max(rate, 1e-4), 1 - 1e-4))  # noqa: E731
+    pairs = [(i, j) for i in range(m) for j in range(i)]
+    here = [cut(np.mean(sources[i].answers.answer == sources[j].answers.answer)) for i, j in pairs]
+    there = [cut(np.mean(targets[i].answer == targets[j].answer)) for i, j in pairs]
+    slope, intercept = np.polyfit(here, there, 1)
+    accuracy = [cut(item.accuracy) for item in sources]
+    if form == "S":
+        return [float(norm.cdf(slope * value + intercept)) for value in accuracy]
+    design, wanted = np.zeros((len(pairs), m)), []
+    for row, (i, j) in enumerate(pairs):
+        design[row, i] = design[row, j] = 0.5
+        wanted.append(there[row] + slope * ((accuracy[i] + accuracy[j]) / 2 - here[row]))
+    return [float(value) for value in norm.cdf(np.linalg.lstsq(design, np.array(wanted), rcond=None)[0])]
+
+
+@pytest.mark.parametrize("form", ["D", "S"])
+@pytest.mark.parametrize("models", [3, 4, 9])
+def test_agreement_on_the_line_equals_an_obvious_reference(form: str, models: int) -> None:
+    for seed in range(3):
+        sources, targets = pool(seed, models, 150, 0.0), [item.answers for item in pool(50 + seed, models, 170, 0.6)]
+        found = AgreementOnTheLine(form).estimate(sources, targets)
+        assert [item.accuracy for item in found] == pytest.approx(by_loops(form, sources, targets), abs=1e-6)
+
+
+def test_agreement_on_the_line_by_hand() -> None:
+    """Means of pairs 2, 3, 4 of three numbers: x + y = 4, x + z = 6, y + z = 8, so 1, 3, 5.
+
+    On its own source the agreements do not move: slope 1, intercept 0, and form D and S give the accuracies back.
+    """
+    assert from_means_of_pairs(np.array([[0.0, 2, 3], [2, 9, 4], [3, 4, 7]])).tolist() == pytest.approx([1, 3, 5])
+    sources = pool(3, 4, 200, 0.0)
+    for form in "DS":
+        found = AgreementOnTheLine(form).estimate(sources, [item.answers for item in sources])
+        assert [item.accuracy for item in found] == pytest.approx([item.accuracy for item in sources], abs=1e-9)
+        assert not any(item.warnings for item in found)
+
+
+def test_a_line_that_does_not_fit_is_told_of() -> None:
+    sources, targets = pool(1, 6, 300, 0.0), [item.answers for item in pool(2, 6, 300, 0.5)]
+    good = AgreementOnTheLine().estimate(sources, targets)
+    assert not good[0].warnings or "R2 of 0.9" in good[0].warnings[0]
+    mixed = [targets[i] for i in (3, 0, 5, 1, 4, 2)]
+    bad = AgreementOnTheLine().estimate(sources, mixed)
+    assert all(
+        "an R2 of 0." in item.warnings[0] and item.warnings[0].endswith("below 0.95 the estimates are doubtful") for item in bad
+    )
+    alike = AgreementOnTheLine().estimate([sources[0]] * 3, targets[:3])
+    assert alike[0].warnings == ("all pairs of models agree equally often on the source, so that there is no line",)
+    assert all(np.isfinite(item.accuracy) for item in alike)
+
+
+@pytest.mark.parametrize("estimator", [Disagreement(), AgreementOnTheLine()], ids=["disagreement", "line"])
+def test_rows_are_drawn_for_all_models_at_once(estimator: Joint) -> None:
+    sources, targets = pool(4, 5, 90, 0.0), [item.answers for item in pool(5, 5, 80, 0.4)]
+    found = estimated_jointly(estimator, sources, targets)
+    assert isinstance(found, list)
+    random, drawn_values = np.random.default_rng(seed_of(0, "rows of estimates")), []
+    for _ in range(200):
+        rows = random.integers(90, size=90) if estimator.access.source else None
+        again = sources if rows is None else [item.take(rows) for item in sources]
+        rows = random.integers(80, size=80)
+        drawn_values.append([item.accuracy for item in estimator.estimate(again, [item.take(rows) for item in targets])])
+    for item, plain, column in zip(found, estimator.estimate(sources, targets), np.array(drawn_values).T, strict=True):
+        e = plain.accuracy
+        half = Z * np.sqrt(np.var(column) + e * (1 - e) / 80)
+        assert item.basis == "rows" and item.accuracy == pytest.approx(e) and item.warnings == plain.warnings
+        assert (item.low, item.high) == pytest.approx((max(e - half, 0), min(e + half, 1)))
+
+
+def test_what_is_refused() -> None:
+    line, sources = AgreementOnTheLine(), pool(0, 3, 30, 0.0)
+    targets = [item.answers for item in sources]
+
+    def why(sources: list[Labelled], targets: list[Answers], estimator: Joint = line) -> str | list[Estimate]:
+        return estimated_jointly(estimator, sources, targets)
+
+    assert why(sources[:2], targets[:2]) == "it needs the answers of 3 models at least, not of 2"
+    assert why([], targets[:1], Disagreement()) == "it needs the answers of 2 models at least, not of 1"
+    assert why([], []) == "it needs the answers of 3 models at least, not of 0"
+    assert why(sources[:2], targets) == "3 models answered for the set, and 2 for the labelled rows of the source"
+    nothing = [item.take(np.empty(0, np.int64)) for item in targets]
+    assert why(sources, nothing) == "model 1 of 3: there are no rows to estimate"
+    assert (
+        why([item.take(np.empty(0, np.int64)) for item in sources], targets)
+        == "model 1 of 3: there are no labelled rows of the source"
+    )
+    few = [*targets[:2], targets[2].take(np.arange(7))]
+    assert why(sources, few) == "model 3 of 3 answered for 7 rows of the set, and the first for 30"
+    wide = replace(targets[1], classes=5)
+    assert why(sources, [targets[0], wide, targets[2]]) == "model 2 of 3: the source has 3 classes and the set 5"
+    assert why([], [targets[0], wide], Disagreement()) == "model 2 of 2 has 5 classes, and the first 3"
+    other = known(sources[1].answers, (sources[1].label + 1) % 3)
+    assert (
+        why([sources[0], other, sources[2]], targets)
+        == "model 2 of 3 answered for other labelled rows of the source than the first"
+    )
+    one = drawn(0, 30)
+    assert estimated(line, one, one.answers) == "it compares what 3 models or more say of the same rows, and has one"  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
+        estimated_jointly(line, sources, sources)  # type: ignore[arg-type]
+
+
+def test_models_with_scores_are_read_by_their_labels() -> None:
+    pair = [drawn(0, 40), drawn(0, 40, strength=1.0)]
+    found = estimated_jointly(Disagreement(), [], [item.answers for item in pair])
+    bare = estimated_jointly(Disagreement(), [], [Answers(item.answers.answer, classes=4) for item in pair])
+    assert found == bare
+    assert isinstance(estimated(AtcMaximumConfidence(), pair[0], pair[1].answers), Estimate)

@@ -1,0 +1,104 @@
+"""Shifts of labels alone: which estimators stay right, which do not, and that such a target is told of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.estimators.made import known, said
+
+from crosswind.estimators.atc_mc import AtcMaximumConfidence
+from crosswind.estimators.atc_ne import AtcNegativeEntropy
+from crosswind.estimators.average_confidence import AverageConfidence
+from crosswind.estimators.base import Answers, Estimate, Estimator, Labelled
+from crosswind.estimators.cbpe import Cbpe
+from crosswind.estimators.cot import Cot
+from crosswind.estimators.cott import Cott
+from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
+from crosswind.estimators.estimating import estimated
+from crosswind.estimators.label_shift import label_shift, label_shift_test
+
+THRESHOLDS = [AtcMaximumConfidence(), AtcNegativeEntropy(), DifferenceOfConfidences(), Cbpe()]
+TRANSPORTS = [Cot(), Cott()]
+ALIKE, APART = (2.5, 2.5, 2.5), (5.0, 2.5, 1.0)
+
+
+def made(seed: int, n: int, shares: tuple[float, ...], strength: tuple[float, ...], noise: float = 1.5) -> Labelled:
+    """Logits given the label are the same law whatever the shares; `strength` says how easy each class is."""
+    random = np.random.default_rng(seed)
+    label = random.choice(3, size=n, p=shares)
+    logits = random.normal(size=(n, 3)) * noise
+    logits[np.arange(n), label] += np.array(strength)[label]
+    return known(said(logits), label)
+
+
+def errors(estimators: list[Estimator], source: Labelled, target: Labelled) -> list[float]:
+    found = [item.estimate(item.fit(source), target.answers) for item in estimators]
+    return [abs((one.accuracy if isinstance(one, Estimate) else one) - target.accuracy) for one in found]
+
+
+def test_classes_that_are_alike() -> None:
+    """Every class is as easy as another: confidences and accuracy do not move with the shares, and thresholds stay right.
+
+    Transports assume the shares of the source, and are wrong by what it costs to move mass to labels that are rare now.
+    """
+    source, target = made(0, 8000, (1 / 3, 1 / 3, 1 / 3), ALIKE), made(1, 8000, (0.8, 0.1, 0.1), ALIKE)
+    assert max(errors(THRESHOLDS, source, target)) < 0.02
+    pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
+    assert min(errors(TRANSPORTS, source, target)) > 0.1
+    same = made(2, 8000, (1 / 3, 1 / 3, 1 / 3), ALIKE)
+    assert max(errors(THRESHOLDS + TRANSPORTS, source, same)) < 0.02
+
+
+def test_classes_that_are_not_alike_leave_none_exact_and_every_estimate_says_so() -> None:
+    source, target = made(0, 8000, (0.8, 0.1, 0.1), APART), made(1, 8000, (0.05, 0.15, 0.8), APART)
+    every: list[Estimator] = [*THRESHOLDS, AverageConfidence()]
+    try:
+        import ot  # noqa: F401
+
+        every += TRANSPORTS
+    except ImportError:
+        pass
+    assert min(errors(every, source, target)) > 0.02
+    few = known(target.answers.take(np.arange(1500)), target.label[:1500])  # enough to tell, and quick to draw anew
+    for item in every:
+        type(item).resamples, before = 2, type(item).resamples
+        try:
+            told = estimated(item, source, few.answers)
+        finally:
+            type(item).resamples = before
+        assert isinstance(told, Estimate)
+        assert any(text.startswith("the answers look as under a shift of labels alone (p ") for text in told.warnings)
+
+
+def test_other_shifts_and_none_are_not_taken_for_one() -> None:
+    """Without a shift at most 1 of 60 sets is told of, and of 30 with noisier inputs none; of 60 with other shares 55."""
+    even = (1 / 3, 1 / 3, 1 / 3)
+    source = made(0, 3000, even, APART)
+    none = [label_shift(source, made(seed, 1000, even, APART).answers) for seed in range(1, 61)]
+    noise = [label_shift(source, made(seed, 2000, even, APART, noise=3.0).answers) for seed in range(1, 31)]
+    shifted = [label_shift(source, made(seed, 1000, (0.6, 0.2, 0.2), APART).answers) for seed in range(1, 61)]
+    assert sum(map(bool, none)) <= 1 and sum(map(bool, noise)) == 0 and sum(map(bool, shifted)) >= 55
+
+
+def test_the_two_tests_have_the_sizes_that_they_state() -> None:
+    """Without a shift p of equal shares is below .05 in 5 of 100; under one of labels p of the mixture is in 15 of 100 at most."""
+    p = []
+    for seed in range(200):
+        source, same = made(seed, 900, (0.5, 0.3, 0.2), APART), made(1000 + seed, 700, (0.5, 0.3, 0.2), APART)
+        moved = made(2000 + seed, 700, (0.1, 0.3, 0.6), APART)
+        p.append((label_shift_test(source, same.answers)[0], label_shift_test(source, moved.answers)[1]))
+    low = (np.array(p) < 0.05).mean(axis=0)
+    assert 0.01 <= low[0] <= 0.1 and low[1] <= 0.15
+
+
+def test_where_it_cannot_be_told_nothing_is_said() -> None:
+    source = made(0, 50, (0.4, 0.3, 0.3), ALIKE)
+    bare = Answers(source.answers.answer, classes=3)
+    broken = Answers(source.answers.answer, np.full((50, 3), np.nan))
+    assert label_shift(source, bare) == label_shift(known(bare, source.label), source.answers) == ()
+    assert label_shift(known(broken, source.label), source.answers) == ()
+    assert label_shift(known(source.answers, source.label - 1), source.answers) == ()
+    one = made(1, 40, (1.0, 0.0, 0.0), (9, 9, 9))
+    assert label_shift(one, one.answers) == () and label_shift(source, source.answers.take(np.arange(1))) == ()
+    wide = known(said(np.zeros((5, 101))), [0] * 5)
+    assert label_shift(wide, wide.answers) == ()
