@@ -11,11 +11,19 @@ from tests.studies.plans import of_kind
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
+from crosswind.core.seeds import hash64, seed_of
+from crosswind.core.types import Predictions
+from crosswind.data.copies import copies
+from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import ESTIMATE
+from crosswind.reports.estimate_sections import estimates
+from crosswind.shifts.split import RowSet
+from crosswind.studies import varying
 from crosswind.studies.jobs import run_predictions
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
+from crosswind.transforms.neighbourhood import POOL
 
 STUDY: dict[str, Any] = {
     "name": "estimates",
@@ -54,7 +62,7 @@ def test_an_estimator_more_trains_and_predicts_nothing(tmp_path: Path) -> None:
     assert len(plain) == 12, "two shifts, three sets, two rules"
     for row in after.rows:
         told = {name: value for name, value in row["metrics"].items() if name.startswith("estimate")}
-        assert len(told) == (0 if row["set"] == "validation" else 6)
+        assert len(told) == (0 if row["set"] == "validation" else 10)
         for label in ("average", "difference-of-confidences") if told else ():
             error = told[f"estimate:{label}"] - row["metrics"]["accuracy"]
             assert told[f"estimate_error:{label}"] == pytest.approx(error) and told[f"estimate_covers:{label}"] in (0.0, 1.0)
@@ -96,7 +104,7 @@ def test_models_that_nobody_trains_here_are_estimated_where_they_give_logits(tmp
     assert told["mute"]["metrics"]["accuracy"] == 1.0 and "estimate:average" not in told["mute"]["metrics"]
     with Store.open(tmp_path / "out") as store:
         warnings = [text for row in store.runs("estimates") for text in row["warnings"]]
-    assert "average has no estimate for test: the model gives labels without logits for the rows of the source" in warnings
+    assert "average has no estimate for test: the model gives labels without probabilities for the rows of the set" in warnings
 
 
 def test_the_numbers_are_a_file_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,8 +124,81 @@ def test_the_numbers_are_a_file_of_their_own(tmp_path: Path, capsys: pytest.Capt
         ({"estimators": {"average-confidence": {"power": 3}}}, "estimators.average-confidence.power: "),
         ({"estimators": ["average-confidence"] * 2}, "estimators: .*must name each entry once"),
         ({"sets": {"test": {"role": "test"}}, "selection": ["last"]}, "estimators: learn from the labels of a set"),
+        (
+            {"estimators": ["nuclear-norm"]},
+            "estimators.nuclear-norm: learns from a pool of labelled, corrupted rows, and pool_rows is 0",
+        ),
+        ({"estimators": ["disagreement"]}, "estimators.disagreement: reads what 2 models or more say of the same rows"),
+        ({"estimators": ["dispersion"], "pool_rows": 9}, "estimators.dispersion: reads features, which the predictions"),
+        ({"estimators": ["spectral-norm"], "pool_rows": 9}, "estimators.spectral-norm: reads the network's weights"),
+        ({"pool_rows": -1}, "pool_rows: "),
     ],
 )
 def test_what_cannot_be_estimated_is_refused(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         planned(**change)
+
+
+def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside answers that are asked for one after the other; made once for all that read them; with intervals of the pool."""
+    monkeypatch.setattr(varying, "POOL", POOL[::6])
+    study = {**STUDY, "shifts": {"none": []}, "keep": "selected", "pool_rows": 30}
+    plain = {**study, "estimators": ["average-confidence"]}
+    first = cw.run_study(plain, tmp_path / "out", workers=0)
+    names = ["average-confidence", "nuclear-norm", "ni-translate"]
+    after = cw.run_study({**study, "estimators": names}, tmp_path / "out", workers=0)
+    told = {row["set"]: row["metrics"] for row in after.rows if row["rule"] == "best-id"}["test"]
+    before = {row["set"]: row["metrics"] for row in first.rows if row["rule"] == "best-id"}["test"]
+    assert {name: told[name] for name in before} == before
+    for name in names:
+        low, value, high, covers = (told[f"estimate{part}:{name}"] for part in ("_low", "", "_high", "_covers"))
+        assert 0 <= low <= high <= 1 and 0 <= value <= 1 and covers == float(low <= told["accuracy"] <= high)
+    (group,) = estimates(cw.report(tmp_path / "out")).groups
+    (table,) = group.figures[0][1]
+    drawn = {row[0]: row[4:] for row in table.rows}
+    ends = {name: [told[f"estimate{part}:{name}"] for part in ("", "_low", "_high")] for name in names}
+    assert drawn == {name: pytest.approx((told["accuracy"], *ends[name]), abs=1e-5) for name in names}
+    kinds = [job.kind for job in planned(**{**study, "estimators": ["nuclear-norm", "mano", "ni-translate"]}).jobs]
+    assert kinds.count("vary") == 4, "the pool, its neighbours, those of the source and of the test set"
+    assert kinds.count("fit") == 1 and kinds.count("estimate") == 3
+
+
+def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
+    """A model that answers by the mean of a picture: of rows under a change of the pool, and of their neighbours."""
+    digits = cw.load("digits")
+    split = cw.split(digits, "digit", ["ink"], test=4)
+    rows = split.evaluation["test"]
+
+    def says(images: np.ndarray) -> np.ndarray:
+        means = images.reshape(len(images), -1).mean(axis=1) / 10
+        return np.stack([means, 4 - means], axis=1).astype(np.float32)
+
+    def answers(sets: Any, datasets: Any) -> Any:
+        out = {}
+        for name, item in sets.items():
+            logits = says(datasets[item.source].inputs(item.rows))
+            out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
+        return {"last": out}, []
+
+    plain = varying.said_of_copies(answers, rows, {"digits": digits}, "", 0, 20)["last"]
+    near = varying.said_of_copies(answers, rows, {"digits": digits}, "ni-translate", 3, 20)["last"]
+    alone = varying.said_of_copies(answers, rows, {"digits": digits}, "ni-translate", 3, 0)["last"]
+    assert plain.answer.shape == (len(POOL), 20, 1) and plain.logits is not None and plain.logits.shape == (len(POOL), 20, 2)
+    assert near.answer.shape == (len(POOL), 20, 4) and near.entropy is not None and near.entropy.shape == near.answer.shape
+    assert alone.answer.shape == (1, len(rows), 4)
+    chosen = np.flatnonzero(np.isin(np.arange(len(rows)), _first_of(digits, rows, 20)))
+    for place in (0, 20, 68):
+        change = ((POOL[place].family, POOL[place].knobs),)
+        many = copies(digits, rows.rows[chosen], [change] * (place + 1))
+        expected = says(many.inputs(np.arange(20) * (place + 1) + place))
+        assert np.array_equal(plain.logits[place], expected) and np.array_equal(plain.answer[place, :, 0], expected.argmax(1))
+    assert np.array_equal(plain.label, rows.label[chosen]) and len(np.unique(plain.answer)) == 2
+    logits = says(digits.inputs(rows.rows))
+    assert np.array_equal(alone.answer[0, :, 0], logits.argmax(1))
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert alone.entropy is not None
+    assert np.allclose(alone.entropy[0, :, 0], -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1), atol=1e-6)
+
+
+def _first_of(dataset: AttributedDataset, rows: RowSet, n: int) -> np.ndarray:
+    return np.argsort(hash64(dataset.row_ids(rows.rows), seed_of(0, "rows of the pool")), kind="stable")[:n]

@@ -66,6 +66,7 @@ METRICS = {
 """Every metric by name, in the order of the tables."""
 
 ESTIMATE, ESTIMATE_ERROR, ESTIMATE_COVERS = "estimate:", "estimate_error:", "estimate_covers:"
+ESTIMATE_LOW, ESTIMATE_HIGH = "estimate_low:", "estimate_high:"
 """How the metrics of an estimate of accuracy begin; the estimator's label ends them."""
 
 HEADLINE = METRICS["accuracy"]
@@ -138,14 +139,15 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
 
 
 def estimate_metrics(label: str, estimate: Mapping[str, float | None], accuracy: float) -> dict[str, float | None]:
-    """What scores hold of an estimated accuracy: itself, what it is above the accuracy, and whether its interval holds that (0, 1).
+    """What scores hold of an estimated accuracy: itself, its interval, what it is above the accuracy, and whether the interval
+    holds that (0, 1).
 
     `estimate` has `accuracy`, and `low` and `high` or None for them; names end with the estimator's label.
     """
     value, low, high = (estimate[name] for name in ("accuracy", "low", "high"))
     assert value is not None
     covers = None if low is None or high is None else float(low <= accuracy <= high)
-    names = {ESTIMATE: value, ESTIMATE_ERROR: value - accuracy, ESTIMATE_COVERS: covers}
+    names = {ESTIMATE: value, ESTIMATE_LOW: low, ESTIMATE_HIGH: high, ESTIMATE_ERROR: value - accuracy, ESTIMATE_COVERS: covers}
     return {f"{name}{label}": number for name, number in names.items()}
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.core.exhibits import Bars, Grid
 from crosswind.evaluation.metrics import HEADLINE
+from crosswind.reports import estimate_sections, row_sections
 from crosswind.reports import figures as draw
-from crosswind.reports import row_sections
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
@@ -293,7 +293,7 @@ def _specification(study: StudyRecord) -> Section:
 
 _SECTIONS = (
     *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.mistakes, row_sections.learning_curves),
-    *(_exhibits, _ranks, _rules, _time, _runs, _specification),
+    *(estimate_sections.estimates, _exhibits, _ranks, _rules, _time, _runs, _specification),
 )
 
 

@@ -59,7 +59,7 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
     where = {
         "x": number("k", title="step", axis={"tickCount": 4}),
         "y": number("a", title=f"accuracy on {first.set}", scale={"zero": False, "padding": 6}, axis={"format": ".0%"}),
-        "color": text("m", scale={"domain": methods, "range": _colours(methods)}, legend={"orient": "top", "title": None}),
+        "color": text("m", scale={"domain": methods, **_colours(methods)}, legend={"orient": "top", "title": None}),
     }
     both = (("m", "method"), ("s", "shift"), ("k", "step"))
     line = {**where, "tooltip": tips(*both, ("a", "mean accuracy", ".1%"), ("n", "seeds"))}
@@ -140,9 +140,11 @@ def _map(
     return figure, Table(slug(name), title, ("method", *columns, *more), listed, keys=3)
 
 
-def _colours(methods: Sequence[str]) -> Any:
+def _colours(methods: Sequence[str]) -> dict[str, str]:
     # The categories of the page have colours for light and dark; more methods than these take a scheme that has enough.
-    return "category" if len(methods) <= 4 else "ordinal" if len(methods) <= 6 else {"scheme": "tableau20"}
+    if len(methods) > 6:
+        return {"scheme": "tableau20"}
+    return {"range": "category" if len(methods) <= 4 else "ordinal"}
 
 
 def _name(item: Answers) -> str:

@@ -19,6 +19,7 @@ from crosswind.core.types import Job, digest
 from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, Point
+from crosswind.studies.estimates import Estimates, vary_of_fit, vary_of_given
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
@@ -46,7 +47,7 @@ def jobs_of(
     base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     place = {"data": point.data, "shift": point.shift, "size": point.size}
-    source = source_set({name: item["role"] for name, item in sets.items()})
+    asked = Estimates(estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()})
     told: set[str] = set()
 
     def new(*jobs: Job) -> Iterator[Job]:
@@ -68,26 +69,21 @@ def jobs_of(
                 bases = [base_head.fit(_method(known, defaults), model, vars(settings), base_labels)]
             fit = heads[label].fit(_method(method.facts, knobs), model, training, {**labels, "role": "fit"}, bases)
             predictions = heads[label].predictions(fit, labels)
-            estimates = [_estimate(*pair, source, [fit], {}, fit.key) for pair in product(estimators.items(), predictions)]
+            near = vary_of_fit(fit, predictions, labels)
+            estimates = asked.jobs([fit], predictions, {}, fit.key, near)
             yield from new(*bases, fit, *predictions, *estimates)
             yield _score([fit, *predictions, *estimates], {}, labels, fit.key)
     for seed, (label, model) in product(study.seed_list, ((label, models[label]) for label in models if label not in trained)):
         labels = {**place, "model": label, "method": label, "point": "", "seed": seed, "split_seed": split_seed}
         predictions = [_of_given(common, common_key, model, name, labels) for name in sets]
         rows = {"data": common["data"], "main": common["main"], "split": common["split"], "seed": seed}
-        labelled = [job for job in predictions if job.spec["set"] == source]
+        labelled = [job for job in predictions if job.spec["set"] == asked.source]
         tested = [job for job in predictions if sets[job.spec["set"]]["role"] == "test"]
-        estimates = [_estimate(*pair, source, labelled, rows, "") for pair in product(estimators.items(), tested)]
+        estimates = asked.jobs(labelled, tested, rows, "", vary_of_given(predictions))
         yield from new(*predictions, *estimates)
         # Beside the methods of every trained model, so that each table has it; one score serves them all.
         for beside in trained or [label]:
             yield _score([*predictions, *estimates], {**rows, "rules": list(study.selection)}, {**labels, "model": beside}, "")
-
-
-def source_set(roles: Mapping[str, str]) -> str:
-    """The set whose labels estimators learn from: `validation`, else the first of that role; "" where there is none."""
-    named = [name for name, role in roles.items() if role == "validation"]
-    return "validation" if "validation" in named else next(iter(named), "")
 
 
 class _Head:
@@ -150,19 +146,11 @@ def _told(spec: Values) -> dict[str, Any]:
 
 
 def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> Job:
+    needs = [job for job in needs if job.kind != "vary"]
     keys = tuple(job.key for job in needs)
     metrics = [[item.name, item.version] for item in METRICS.values() if item.measure is not None]
     key = digest({"kind": "score", "version": [SCORES, *metrics], "needs": keys, **_told(spec)})
     return Job(key, spec, labels, keys, "score", follows)
-
-
-def _estimate(named: tuple[str, Values], prediction: Job, source: str, labelled: Sequence[Job], rows: Values, follows: str) -> Job:
-    """An estimator's accuracy for the set of `prediction`, from it and from the `labelled` predictions of the set `source`."""
-    label, estimator = named
-    needs = (*(job.key for job in labelled), prediction.key)
-    spec = {"estimator": estimator, "label": label, "source": source, "set": prediction.spec["set"], **rows}
-    labels = {**prediction.labels, "role": "estimate", "estimator": label}
-    return Job(digest({"kind": "estimate", "needs": needs, **_told(spec)}), spec, labels, needs, "estimate", follows)
 
 
 def _of_given(common: Values, common_key: Values, model: Values, name: str, labels: Values) -> Job:

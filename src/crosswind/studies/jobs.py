@@ -6,6 +6,7 @@ Its folder says what it is: `job.json` holds kind, specification, needs, and wha
 * `fit`: a method trains a model on the training rows of a split. It reads the split without its test sets. It leaves
   `predictions.npz` of the validation sets, `history.json`, `split.json`, and weights where they are kept.
 * `predict`: a model answers for one set: one that was trained here, with the weights of every selection rule, or one that was not.
+* `vary`: what a model says of changed copies of a set's rows, of neighbours or of the pool, see `crosswind.studies.varying`.
 * `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled answers on a validation set.
 * `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them. Nothing is trained again for
   them.
@@ -143,19 +144,51 @@ def predict(spec: Values, place: Place) -> Done:
     return about, {"cost": about["cost"], "warnings": doubts}
 
 
+def vary(spec: Values, place: Place) -> Done:
+    """Answer for changed copies of the rows of a set; see the module."""
+    from crosswind.studies.varying import answers_of_given, said_of_copies, write_said
+    from crosswind.training.metering import Meter
+
+    meter, name = Meter(inside=True), spec["set"]
+    with meter.part("evaluation"):
+        if "model" in spec:
+            split, datasets = _split_of(spec)
+            model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
+            answers: Any = answers_of_given(model, split.class_names, GIVEN)
+        else:
+            fitted = _about(place.needed[place.needs[0]])["spec"]
+            sets = fitted["split"]["sets"] if spec["item"] is None else {**fitted["split"]["sets"], name: spec["item"]}
+            data = {**fitted["data"], **spec["data"]}
+            split, datasets = _split_of({**fitted, "data": data, "split": {**fitted["split"], "sets": sets}})
+            answers = place.held.get(place.needs[0]) or _from_weights(fitted, place)
+        rows = _row_set(split, name)
+        said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"])
+    write_said(place.folder / "copies.npz", said)
+    return {"sets": {}, "warnings": [], "cost": meter.cost()}, {"cost": meter.cost()}
+
+
 def estimate(spec: Values, place: Place) -> Done:
     """Estimate the accuracy on one set; see the module."""
-    from crosswind.estimators.base import estimated
+    from crosswind.estimators.base import Labelled
+    from crosswind.estimators.estimating import estimated
+    from crosswind.studies.varying import answers_of, pool_of, read_said
 
     estimator, name = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]), spec["set"]
-    source, target = (read_predictions(place.needed[place.needs[i]] / "predictions.npz") for i in (0, -1))
+    files = {key: place.needed[job] for key, job in spec["reads"].items()}
+    source, target = (read_predictions(folder / "predictions.npz") for folder in (place.needed[place.needs[0]], files["predicted"]))
+    near = spec["estimator_near"]
+    said = {key: read_said(folder / "copies.npz") for key, folder in files.items() if key != "predicted"}
     if "split" in spec:  # a model that is not trained here: the labels of the source are those of this row's split
         split, datasets = _split_of(spec)
         labelled = _regrouped(source[GIVEN][spec["source"]], _row_set(split, spec["source"]), datasets)
         source = {GIVEN: {spec["source"]: labelled}}
     estimates, warnings = {}, []
     for rule, sets in target.items():
-        given = estimated(estimator, source[rule][spec["source"]], sets[name])
+        copies = {key: item[rule] for key, item in said.items()}
+        learned = source[rule][spec["source"]]
+        known = Labelled(answers_of(learned, near, copies.get("source")), learned.label)
+        pool = pool_of(copies.get("pool"), near, copies.get("pool near"))
+        given = estimated(estimator, known, answers_of(sets[name], near, copies.get("target")), pool)
         if isinstance(given, str):
             warnings.append(f"{spec['label']} has no estimate for {name}: {given}")
         else:
@@ -211,7 +244,13 @@ def score(spec: Values, place: Place) -> Done:
     return {}, {**result, "reason": fitted["reason"]} if "reason" in fitted else result
 
 
-KINDS: dict[str, Callable[[Values, Place], Done]] = {"fit": fit, "predict": predict, "estimate": estimate, "score": score}
+KINDS: dict[str, Callable[[Values, Place], Done]] = {
+    "fit": fit,
+    "predict": predict,
+    "vary": vary,
+    "estimate": estimate,
+    "score": score,
+}
 """From the kind of a job to the function that does it: what the jobs that read it are told, and its result."""
 
 

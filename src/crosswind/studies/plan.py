@@ -31,7 +31,8 @@ from crosswind.studies.build import (
     without_paths,
 )
 from crosswind.studies.claims import check_claims
-from crosswind.studies.expand import check_distinct, jobs_of, source_set
+from crosswind.studies.estimates import check_changes, check_estimators, source_set
+from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.reading import find_study
 from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
@@ -100,6 +101,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     trained = {label: model for label, model in models.items() if "files" not in model}
     methods, estimators = methods_of(study), estimators_of(study)
     _check_names(study, models, trained, methods)
+    check_estimators(study, estimators)
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
     for name, spec in study.data.items():
@@ -126,6 +128,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in _sources(split, point)}
         _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, trained)
+        check_changes(study, estimators, point.data, used[point.data].input)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(counts.report((point.data, point.shift, point.size), split))

@@ -60,6 +60,6 @@ def run_plan(
 def reopen_fits(plan: Plan, store: Store) -> int:
     """Have fits done again whose weights are asked for, by a set that was added, and were not kept; how many."""
     statuses = store.statuses([job.key for job in plan.jobs])
-    wanted = {job.follows for job in plan.jobs if job.kind == "predict" and job.follows and statuses[job.key] not in DONE}
+    wanted = {job.follows for job in plan.jobs if job.kind in ("predict", "vary") and job.follows and statuses[job.key] not in DONE}
     done = [key for key in sorted(wanted) if statuses[key] in DONE]
     return store.undo(key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*"))))

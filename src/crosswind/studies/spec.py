@@ -191,6 +191,11 @@ class Study(_Strict):
         ["erm"], "methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too"
     )
     estimators: Named = _is([], "estimators of accuracy without labels, with settings if any; asked for every test set")
+    pool_rows: int = _is(
+        0,
+        "labelled rows of the source that are shown under every corruption, so that estimators learn how far they err; 0: none",
+        ge=0,
+    )
     training: dict[str, Any] = _is({}, "settings of the training loop (crosswind show training); a list of values is a grid")
     search: Search | None = _is(None, "points of its settings and of the loop's that every method tries, drawn at random")
     selection: list[RuleName] = _is(

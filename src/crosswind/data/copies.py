@@ -1,0 +1,90 @@
+"""Changed copies of rows, as a data set of their own: every model answers for them on the path on which it answers for rows.
+
+Estimators of accuracy ask for them: the neighbours of a row, or labelled rows under corruptions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError
+from crosswind.core.registry import load
+from crosswind.core.seeds import hash64, seed_of
+from crosswind.core.types import digest, digest_arrays
+from crosswind.data.attributes import AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import WORDS, evaluation_inputs
+
+Chain: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
+"""Registered transforms with values of their knobs, one after the other; an empty one leaves the row as it is."""
+
+
+def copies(
+    dataset: AttributedDataset, rows: NDArray[np.int64], changes: Sequence[Chain], name: str = "copies"
+) -> AttributedDataset:
+    """The data set whose row i V + v is row `rows[i]` of `dataset`, a virtual one too, under the v-th of V `changes`.
+
+    Its table is that of the rows. The randomness of a transform is a function of the row's id, v, and its place in the chain: a
+    copy has the same bits whichever rows stand beside it. Images and texts. Raises `InputError` where the inputs are neither, or a
+    transform does not take them.
+    """
+    spec, many = dataset.check_inputs(), len(changes)
+    room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
+    if room is None and any(changes):
+        raise InputError("data", f"{spec} cannot be changed by a transform; only images and texts can")
+    made = [[load(room or "", transform)(**knobs) for transform, knobs in chain] for chain in changes]
+    rows = np.asarray(rows, dtype=np.int64)
+    base, ids = rows // dataset.n_derived, dataset.row_ids(rows)
+    change = _images if spec.kind == "image" else _texts
+
+    def read(asked: NDArray[np.int64]) -> NDArray[Any]:
+        whose, which = np.divmod(asked, many)
+        # A row is read once, however many of its copies are asked for.
+        distinct, back = np.unique(whose, return_inverse=True)
+        given = evaluation_inputs(dataset, rows[distinct])[back]
+        for place in np.unique(which):
+            mine = np.flatnonzero(which == place)
+            for step, transform in enumerate(made[place]):
+                keys = hash64(hash64(ids[whose[mine]], seed_of(0, "copies")), seed_of(0, "copies", int(place), step))
+                given[mine] = change(transform, given[mine], keys)
+        return given
+
+    told = [
+        dataset.fingerprint,
+        digest_arrays({"rows": rows}),
+        [[[transform, dict(knobs)] for transform, knobs in chain] for chain in changes],
+    ]
+    return dataclasses.replace(
+        dataset,
+        name=name,
+        table=AttributeTable(dataset.table.attributes, np.repeat(dataset.table.codes[:, base], many, axis=1)),
+        read=read,
+        ids=np.arange(len(rows) * many),
+        units=None,
+        derived=None,
+        originals=None,
+        contents=None,
+        origin="",
+        fingerprint=digest({"copies": told}),
+    )
+
+
+def _images(transform: Any, images: NDArray[np.uint8], keys: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    import torch
+
+    x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
+    # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half precision.
+    with torch.autocast("cpu", enabled=False):
+        changed = transform(x, keys)
+    return np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())
+
+
+def _texts(transform: Any, texts: NDArray[Any], keys: NDArray[np.uint64]) -> NDArray[Any]:
+    out = np.empty(len(texts), dtype=object)
+    out[:] = [" ".join(tokens) for tokens in transform([WORDS.findall(text) for text in texts], keys)]
+    return out

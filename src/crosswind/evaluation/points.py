@@ -1,0 +1,352 @@
+"""Points of a pool of networks as columns, lines and rank correlations in one cell of it, and averages over cells.
+
+What `crosswind.evaluation.pools` is made of. Every number is computed for all draws of networks at once. A draw is a row of
+weights, how often it takes each network; the first row takes each once. A number of a cell is float64 [draws], NaN where a draw
+has none, or the reason why there is none at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import stream
+from crosswind.evaluation.compare import t_quantile
+
+LEVEL = 0.9
+"""Of every interval."""
+
+Z = 1.644854
+"""Half the width of a normal 90% interval, in standard errors."""
+
+LEAST = 3
+"""Networks below which a cell has no number."""
+
+LEAST_FOR_INTERVAL = 5
+"""Networks below which a number has no interval: drawing so few anew says little."""
+
+RESAMPLES = 1000
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Found = Floats | str
+"""A number of a cell for each draw, or why there is none."""
+
+
+@final
+@dataclass(frozen=True)
+class Point:
+    """A network on the rows of one test domain.
+
+    `network`: its name; it has one `training` domain and one `architecture`. `value`: of a measure, in any unit, or an estimated
+    accuracy. `accuracy` in [0, 1]. `low`, `high`: the interval of an estimate. `source`: the accuracy on the training domain.
+    `severity`: of a synthetic shift.
+    """
+
+    network: str
+    training: str
+    test: str
+    value: float
+    accuracy: float
+    architecture: str = ""
+    low: float | None = None
+    high: float | None = None
+    source: float | None = None
+    severity: float | None = None
+    synthetic: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Number:
+    """A number with its interval; `value` is None where it is undefined, and `why` says the reason, also of a missing interval.
+
+    `cells` are averaged; `left_out` more were undefined.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    cells: int = 0
+    left_out: int = 0
+    why: str = ""
+
+
+class Cell(NamedTuple):
+    """The networks of a pool that were trained on one domain, on a test domain; all by code."""
+
+    pool: int
+    training: int
+    test: int
+
+
+class Rule(NamedTuple):
+    """What a line is fitted on, in words and as a mask of points; the last argument is the architecture, or -1 for any.
+
+    `uses_target_labels`: among them are accuracies on the test domain whose accuracies are predicted. `by_architecture`: each
+    architecture has a line of its own.
+    """
+
+    words: str
+    uses_target_labels: bool
+    by_architecture: bool
+    fitted_on: Callable[[Columns, Cell, int], Mask]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The table as columns [n], names as codes, and the weights of the draws, float64 [draws, networks].
+
+    `cells`: those that have points and whose test domain is not the training domain.
+    """
+
+    value: Floats
+    accuracy: Floats
+    network: Rows
+    architecture: Rows
+    pool: Rows
+    training: Rows
+    test: Rows
+    weights: Floats
+    cells: tuple[Cell, ...] = ()
+
+    def of_cell(self, cell: Cell) -> Mask:
+        """Which points a cell has."""
+        return np.asarray((self.pool == cell.pool) & (self.training == cell.training) & (self.test == cell.test))
+
+
+HELD: Mapping[str, Rule] = {
+    "training": Rule(
+        "networks trained on domains other than i and o, on o (section 4.3)",
+        True,
+        False,
+        lambda at, cell, _: (
+            (at.pool == cell.pool) & (at.training != cell.training) & (at.training != cell.test) & (at.test == cell.test)
+        ),
+    ),
+    "test": Rule(
+        "networks trained on i, on test domains other than o, i among them",
+        False,
+        False,
+        lambda at, cell, _: (at.pool == cell.pool) & (at.training == cell.training) & (at.test != cell.test),
+    ),
+    "in-sample": Rule("the very points that it predicts", True, False, lambda at, cell, _: at.of_cell(cell)),
+    "architecture": Rule(
+        "networks of other architectures trained on domains other than o, on o",
+        True,
+        True,
+        lambda at, cell, kind: (at.architecture != kind) & (at.training != cell.test) & (at.test == cell.test),
+    ),
+    "architecture and test": Rule(
+        "networks of other architectures, on test domains other than o",
+        False,
+        True,
+        lambda at, cell, kind: (at.architecture != kind) & (at.test != cell.test),
+    ),
+}
+"""What a line for training domain i and test domain o is fitted on. Rules without `by_architecture` stay inside the pool."""
+
+
+# -- the table ----------------------------------------------------------------------------------------------------------------
+
+
+def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Columns:
+    """The table with `resamples` draws of networks; `by_architecture` as in `judge`. Raises `ValueError` for what is no table."""
+    if not points:
+        raise ValueError("there are no points to judge")
+    value, accuracy = (np.array([getattr(item, name) for item in points], dtype=np.float64) for name in ("value", "accuracy"))
+    if not np.isfinite(value).all():
+        raise ValueError("a value of the points is not finite")
+    if not ((accuracy >= 0) & (accuracy <= 1)).all():
+        raise ValueError("an accuracy of the points is not in [0, 1]")
+    where: dict[str, tuple[str, str]] = {}
+    for item in points:
+        if where.setdefault(item.network, (item.training, item.architecture)) != (item.training, item.architecture):
+            raise ValueError(f"network {item.network!r} has two training domains or architectures: give each network its own name")
+    domains = {name: code for code, name in enumerate(sorted({item.training for item in points} | {item.test for item in points}))}
+    network, architecture = (
+        np.unique([getattr(item, name) for item in points], return_inverse=True)[1] for name in ("network", "architecture")
+    )
+    many = len(where)
+    drawn = stream(0, "networks of pools").multinomial(many, np.full(many, 1 / many), size=resamples)
+    at = Columns(
+        value,
+        accuracy,
+        network,
+        architecture,
+        architecture if by_architecture else np.zeros_like(architecture),
+        np.array([domains[item.training] for item in points]),
+        np.array([domains[item.test] for item in points]),
+        np.concatenate([np.ones((1, many)), drawn]),
+    )
+    named = sorted(set(zip(at.pool.tolist(), at.training.tolist(), at.test.tolist(), strict=True)))
+    return replace(at, cells=tuple(Cell(*item) for item in named if item[1] != item[2]))
+
+
+def pairs(one: Rows, other: Rows, mask: Mask) -> list[tuple[int, int]]:
+    """The pairs of codes that occur, in order."""
+    return sorted(set(zip(one[mask].tolist(), other[mask].tolist(), strict=True)))
+
+
+# -- numbers of one cell ------------------------------------------------------------------------------------------------------
+
+
+_SAME = "all networks have the same accuracy"
+
+
+def _constant(values: Floats) -> bool:
+    return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
+
+
+def _refused(at: Columns, rows: Rows) -> str:
+    if len(np.unique(at.network[rows])) < LEAST:
+        return f"fewer than {LEAST} networks"
+    if _constant(at.value[rows]):
+        return "all networks have the same value"
+    return _SAME if _constant(at.accuracy[rows]) else ""
+
+
+def cell_tau(at: Columns, rows: Rows) -> Found:
+    """Kendall's tau-b of value and accuracy over some points."""
+    return _refused(at, rows) or tau_b(at.value[rows], at.accuracy[rows], at.weights[:, at.network[rows]])
+
+
+def tau_b(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Kendall's tau-b of n points, each taken as often as `weights` [draws, n] says: [draws], NaN where one side has no two values.
+
+    As `scipy.stats.kendalltau`, but for all draws at once: a pair counts w_i w_j times, and a point that is taken twice makes a
+    pair that is tied on both sides, which counts nowhere.
+    """
+    if not len(x):
+        return np.full(len(weights), np.nan)
+    sides = [np.sign(side[:, None] - side[None, :]).astype(np.float32) for side in (x, y)]
+    taken = weights.astype(np.float32)
+
+    def counted(pairs: NDArray[np.float32]) -> Floats:
+        return np.asarray(((taken @ pairs).astype(np.float64) * weights).sum(axis=1))
+
+    agree, first, second = counted(sides[0] * sides[1]), counted(np.abs(sides[0])), counted(np.abs(sides[1]))
+    return _ratio(agree, np.sqrt(first * second))
+
+
+def across(at: Columns, shifted: Mask) -> list[tuple[int, Found]]:
+    """Kendall's tau over the test domains of each network, averaged over networks; one entry a pool."""
+    found: list[tuple[int, Found]] = []
+    for pool in np.unique(at.pool):
+        taus = []
+        for network in np.unique(at.network[shifted & (at.pool == pool)]):
+            rows = np.flatnonzero(shifted & (at.network == network))
+            if len(np.unique(at.test[rows])) >= LEAST:
+                tau = tau_b(at.value[rows], at.accuracy[rows], np.ones((1, len(rows))))[0]
+                taus += [] if math.isnan(tau) else [(network, tau)]
+        if len(taus) < LEAST:
+            found.append((pool, f"fewer than {LEAST} networks with {LEAST} test domains of different values"))
+            continue
+        weights = at.weights[:, [network for network, _ in taus]]
+        found.append((pool, _ratio(weights @ np.array([tau for _, tau in taus]), weights.sum(axis=1))))
+    return found
+
+
+def _line(at: Columns, mask: Mask) -> tuple[Floats, Floats] | None:
+    """Slope and intercept by least squares for each draw, from sums by network; None where there is no line."""
+    rows = np.flatnonzero(mask)
+    if len(np.unique(at.network[rows])) < LEAST or _constant(at.value[rows]):
+        return None
+    mean = float(at.value[rows].mean())
+    x, y, many = at.value[rows] - mean, at.accuracy[rows], at.weights.shape[1]
+    columns = [np.bincount(at.network[rows], weights=item, minlength=many) for item in (np.ones_like(x), x, y, x * x, x * y)]
+    n, sx, sy, sxx, sxy = (at.weights @ np.stack(columns, axis=1)).T
+    spread = n * sxx - sx * sx
+    slope = _ratio(n * sxy - sx * sy, np.where(spread > 1e-12 * n * n * np.ptp(x) ** 2, spread, 0.0))
+    return slope, _ratio(sy - slope * sx, n) - slope * mean
+
+
+def predicted(at: Columns, cell: Cell, rows: Rows, held: str) -> Floats:
+    """Predictions [draws, rows] for the points of a cell, NaN where there is no line; "estimate" takes the values themselves."""
+    draws = len(at.weights)
+    if held == "estimate":
+        return np.broadcast_to(at.value[rows], (draws, len(rows)))
+    rule, told = HELD[held], np.full((draws, len(rows)), np.nan)
+    kinds = np.unique(at.architecture[rows]) if rule.by_architecture else np.array([-1])
+    for kind in kinds:
+        line = _line(at, rule.fitted_on(at, cell, int(kind)))
+        if line is not None:
+            mine = at.architecture[rows] == kind if rule.by_architecture else np.ones(len(rows), dtype=bool)
+            told[:, mine] = line[0][:, None] * at.value[rows][mine] + line[1][:, None]
+    return told
+
+
+def errors(at: Columns, cell: Cell, rows: Rows, held: str) -> tuple[Found, ...]:
+    """Squared correlation, 1 - SSE/SST, mean absolute and mean signed error in percentage points."""
+    told = predicted(at, cell, rows, held)
+    rows, told = rows[~np.isnan(told[0])], told[:, ~np.isnan(told[0])]
+    if not len(rows):
+        return ("there is nothing to fit the line on",) * 4
+    if len(np.unique(at.network[rows])) < LEAST:
+        return (f"fewer than {LEAST} networks",) * 4
+    x, y = at.value[rows] - at.value[rows].mean(), at.accuracy[rows] - at.accuracy[rows].mean()
+    weights = np.where(np.isnan(told), 0.0, at.weights[:, at.network[rows]])
+    error = np.where(np.isnan(told), 0.0, told - at.accuracy[rows])
+    n = weights.sum(axis=1)
+    sst, sxx = (weights @ (side * side) - _ratio((weights @ side) ** 2, n) for side in (y, x))
+    sxy = weights @ (x * y) - _ratio((weights @ x) * (weights @ y), n)
+    sst, sxx = (np.where(part > 1e-12 * n * np.ptp(side) ** 2, part, 0.0) for part, side in ((sst, y), (sxx, x)))
+    mae, bias = (100 * _ratio((weights * part).sum(axis=1), n) for part in (np.abs(error), error))
+    flat = _SAME if _constant(at.accuracy[rows]) else ""
+    explained = flat or 1 - _ratio((weights * error**2).sum(axis=1), sst)
+    return _refused(at, rows) or _ratio(sxy**2, sxx * sst), explained, mae, bias
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=~np.isnan(below) & (below != 0))
+
+
+# -- from cells to numbers ----------------------------------------------------------------------------------------------------
+
+
+def mean_of(cells: Sequence[tuple[int, Found]]) -> tuple[Floats | None, str]:
+    """The mean over pools of the mean over cells, [draws], and why cells were left out. A draw takes the cells that it has."""
+    reasons = "; ".join(dict.fromkeys(found for _, found in cells if isinstance(found, str)))
+    kept = [(pool, found) for pool, found in cells if not isinstance(found, str)]
+    if not kept:
+        return None, reasons or "there are no points of this kind"
+    pools = [_nanmean([found for pool, found in kept if pool == name]) for name in dict.fromkeys(pool for pool, _ in kept)]
+    return _nanmean(pools), reasons
+
+
+def _nanmean(found: Sequence[Floats]) -> Floats:
+    stacked = np.stack(found)
+    return _ratio(np.where(np.isnan(stacked), 0.0, stacked).sum(axis=0), (~np.isnan(stacked)).sum(axis=0).astype(np.float64))
+
+
+def standard_error(draws: Floats, networks: int) -> float | None:
+    """From the 5% and 95% quantiles of the draws, as of a normal distribution, times sqrt(G / (G - 1)) for G networks.
+
+    Quantiles, since a draw of next to equal accuracies makes 1 - SSE/SST as low as may be. None where fewer than half of the draws
+    have a number, or there are fewer than `LEAST_FOR_INTERVAL` networks.
+    """
+    kept = draws[1:][~np.isnan(draws[1:])]
+    if networks < LEAST_FOR_INTERVAL or not 2 * len(kept) >= len(draws) - 1 > 0:
+        return None
+    low, high = np.quantile(kept, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(high - low) / (2 * Z) * math.sqrt(networks / (networks - 1))
+
+
+def average(cells: Sequence[tuple[int, Found]], networks: int, least: float = -math.inf, most: float = math.inf) -> Number:
+    """The average as `mean_of` takes it, with its interval, cut to what the number can be."""
+    draws, why = mean_of(cells)
+    left_out = sum(isinstance(found, str) for _, found in cells)
+    if draws is None:
+        return Number(None, left_out=left_out, why=why)
+    value, count, error = float(draws[0]), len(cells) - left_out, standard_error(draws, networks)
+    if error is None:
+        short = f"no interval from {networks} networks" if networks < LEAST_FOR_INTERVAL else "no interval: few draws have a number"
+        return Number(value, cells=count, left_out=left_out, why="; ".join(filter(None, (why, short))))
+    half = t_quantile(networks - 1, LEVEL) * error
+    return Number(value, max(least, value - half), min(most, value + half), count, left_out, why)

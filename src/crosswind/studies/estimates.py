@@ -1,0 +1,122 @@
+"""The jobs by which a study estimates accuracies: what a model says near the rows of a set, what it says of a pool, the estimates.
+
+A `vary` job is what one model says of changed copies of a set's rows: of their neighbours, as some estimators read them, or of the
+labelled source under every change of the pool. Each is keyed by the model and the changes, so that several estimators share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from crosswind.core.errors import InputError
+from crosswind.core.knobs import Access
+from crosswind.core.registry import facts
+from crosswind.core.types import InputSpec, Job, digest
+from crosswind.studies.spec import Study
+from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL
+
+Values = Mapping[str, Any]
+Vary = Callable[[str, str, int], Job]
+"""From a set, a neighbourhood or "" and the rows of a pool or 0 to the job that answers for the copies."""
+
+
+def source_set(roles: Mapping[str, str]) -> str:
+    """The set whose labels estimators learn from: `validation`, else the first of that role; "" where there is none."""
+    named = [name for name, role in roles.items() if role == "validation"]
+    return "validation" if "validation" in named else next(iter(named), "")
+
+
+def access_of(estimator: Values) -> Access:
+    """What an estimator of a study reads."""
+    return facts("estimators", estimator["name"]).access or Access()
+
+
+def check_estimators(study: Study, estimators: Mapping[str, Values]) -> None:
+    """Refuse what an estimator of a study cannot be given. Raises `InputError`."""
+    for label, estimator in estimators.items():
+        access, path = access_of(estimator), f"estimators.{label}"
+        if access.models > 1:
+            raise InputError(path, f"reads what {access.models} models or more say of the same rows, and a study hands it one")
+        if access.features or access.weights:
+            what = "the network's weights" if access.weights else "features"
+            raise InputError(path, f"reads {what}, which the predictions of a study do not hold")
+        if access.pool and not study.pool_rows:
+            passes = f"each run then answers for {len(POOL)} x {access.passes} pictures a row"
+            raise InputError(path, f"learns from a pool of labelled, corrupted rows, and pool_rows is 0; try 300 ({passes})")
+
+
+def check_changes(study: Study, estimators: Mapping[str, Values], data: str, inputs: InputSpec | None) -> None:
+    """Refuse changed copies of inputs that are no pictures. Raises `InputError`."""
+    if inputs is None or inputs.kind == "image":
+        return
+    if estimators and study.pool_rows:
+        raise InputError("pool_rows", f"shows rows under corruptions of pictures, and data.{data} has {inputs}; set it to 0")
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The estimates of a point of a study. `roles`: of every set."""
+
+    estimators: Mapping[str, Values]
+    pool_rows: int
+    roles: Mapping[str, str]
+
+    @property
+    def source(self) -> str:
+        """The set whose labels they learn from."""
+        return source_set(self.roles)
+
+    def jobs(self, labelled: Sequence[Job], predictions: Sequence[Job], rows: Values, follows: str, vary: Vary) -> list[Job]:
+        """The estimates for the sets of `predictions`, each after the `vary` jobs that it needs.
+
+        `labelled`: the jobs that hold the answers for the source; `rows`: the split that tells its labels, where these do not.
+        """
+        made: list[Job] = []
+        for (label, estimator), prediction in product(self.estimators.items(), predictions):
+            near = access_of(estimator).neighbourhood
+            reads = {"target": vary(prediction.spec["set"], near, 0), "source": vary(self.source, near, 0)} if near else {}
+            if self.pool_rows:
+                reads["pool"] = vary(self.source, "", self.pool_rows)
+                if near:
+                    reads["pool near"] = vary(self.source, near, self.pool_rows)
+            needs = (*(job.key for job in labelled), prediction.key, *(job.key for job in reads.values()))
+            spec = {"estimator": estimator, "label": label, "source": self.source, "set": prediction.spec["set"], **rows}
+            told = {"kind": "estimate", "version": VERSION, "needs": needs, **{k: v for k, v in spec.items() if k != "data"}}
+            spec["estimator_near"] = near
+            spec["reads"] = {"predicted": prediction.key, **{name: job.key for name, job in reads.items()}}
+            labels = {**prediction.labels, "role": "estimate", "estimator": label}
+            made += [*reads.values(), Job(digest(told), spec, labels, needs, "estimate", follows)]
+        return made
+
+
+VERSION = 2
+"""Of what an estimate writes: raised when the same answers give another interval."""
+
+
+def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values) -> Vary:
+    """The `vary` jobs of a model that a study trains. `tests`: its predictions for the test sets."""
+
+    def vary(name: str, near: str, pool: int) -> Job:
+        of = {job.spec["set"]: job for job in tests}.get(name)
+        said = {"set": name, "near": near, "pool": pool, "neighbours": NEIGHBOURS}
+        told = {"kind": "vary", "fit": fit.key, **said, "of": None if of is None else of.key}
+        spec = {**said, "item": None if of is None else of.spec["item"], "data": {} if of is None else of.spec["data"]}
+        needs = (fit.key, *fit.needs)
+        return Job(digest(told), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key)
+
+    return vary
+
+
+def vary_of_given(predictions: Sequence[Job]) -> Vary:
+    """The `vary` jobs of a model that is not trained here. `predictions`: its jobs for every set."""
+
+    def vary(name: str, near: str, pool: int) -> Job:
+        of = next(job for job in predictions if job.spec["set"] == name)
+        said = {"near": near, "pool": pool, "neighbours": NEIGHBOURS}
+        told = {"kind": "vary", "of": of.key, **said}
+        return Job(digest(told), {**of.spec, **said}, {**of.labels, "role": "vary"}, (), "vary")
+
+    return vary

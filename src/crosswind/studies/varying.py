@@ -1,0 +1,153 @@
+"""What a model says of changed copies of rows: of their neighbours, or of the pool of a labelled source.
+
+The copies of a pool are the rows of the source under every change of `POOL`; with a neighbourhood, the neighbours of each of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.seeds import hash64, seed_of
+from crosswind.core.types import Predictions
+from crosswind.data.copies import Chain, copies
+from crosswind.data.dataset import AttributedDataset
+from crosswind.estimators.base import Answers, Labelled
+from crosswind.transforms.neighbourhood import POOL, neighbourhood
+
+if TYPE_CHECKING:
+    from crosswind.models.outside import Outside
+    from crosswind.shifts.split import RowSet
+
+LARGE = 64
+"""Pixels a side from which a neighbourhood takes its values for pictures of ImageNet's size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """Of n rows under C changes, or of them all and their neighbours: `label` int64 [n]; `answer` int64 [C, n, N + 1], the row
+    itself first; `entropy` float32 of the same shape, in nats, None where there are labels only; `logits` float32 [C, n, k] of the
+    rows themselves, where no neighbours were asked for."""
+
+    label: NDArray[np.int64]
+    answer: NDArray[np.int64]
+    entropy: NDArray[np.float32] | None = None
+    logits: NDArray[np.float32] | None = None
+
+
+Answer: TypeAlias = Any
+
+
+def said_of_copies(
+    answers: Answer, rows: RowSet, datasets: Mapping[str, AttributedDataset], near: str, neighbours: int, pool: int
+) -> dict[str, Said]:
+    """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool, 0: the rows as they are.
+
+    `answers`: from sets and data sets to predictions by rule and set, and doubts.
+    """
+    dataset = datasets[rows.source]
+    law, chosen = rows.visit_law, np.arange(len(rows.rows))
+    given = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
+    if pool and pool < len(chosen):  # the same rows whatever stands beside them
+        order = np.argsort(hash64(dataset.row_ids(given), seed_of(0, "rows of the pool")), kind="stable")
+        chosen = np.sort(order[:pool])
+    height = 0 if dataset.image_shape is None else min(dataset.image_shape[:2])
+    changes: list[Chain] = [((change.family, change.knobs),) for change in POOL] if pool else [()]
+    beside: list[Chain] = [()]
+    if near:
+        own = neighbourhood(near)
+        beside += [((own.transform, own.knobs(height >= LARGE)),)] * neighbours
+    n, many = len(chosen), len(beside)
+    made = copies(dataset, given[chosen], [(*change, *other) for change in changes for other in beside])
+    name, label = "copies", rows.label[chosen]
+    out: dict[str, list[Any]] = {}
+    for place in range(len(changes)):
+        virtual = np.arange(n)[:, None] * (len(changes) * many) + place * many + np.arange(many)
+        again: dict[str, Any] = {
+            key: np.repeat(getattr(rows, key)[chosen], many) for key in ("label", "true_label", "group", "weight", "origin")
+        }
+        asked = replace(rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **again)
+        found, _ = answers({name: asked}, {**datasets, name: made})
+        for rule, sets in found.items():
+            out.setdefault(rule, []).append(_read(sets[name], n, many))
+    return {rule: _joined(label, parts, bool(near)) for rule, parts in out.items()}
+
+
+def _read(said: Predictions, n: int, many: int) -> tuple[Any, ...]:
+    answer = said.answer.reshape(n, many)
+    if said.logits is None:
+        return answer, None, None
+    spread = Answers(said.answer, said.logits)
+    p = spread.log_probabilities
+    entropy = -np.where(np.isfinite(p), np.exp(p) * p, 0.0).sum(axis=1)
+    return answer, entropy.astype(np.float32).reshape(n, many), said.logits.reshape(n, many, -1)[:, 0]
+
+
+def _joined(label: NDArray[np.int64], parts: Sequence[tuple[Any, ...]], near: bool) -> Said:
+    answer, entropy, logits = (None if found[0] is None else np.stack(found) for found in zip(*parts, strict=True))
+    assert answer is not None
+    return Said(label, answer, entropy if near else None, None if near else logits)
+
+
+def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> Answer:
+    """From sets and data sets to what a model says that is not trained here, under the name `rule`."""
+
+    def answers(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
+        out = {}
+        for name, rows in sets.items():
+            dataset = datasets[rows.source]
+            said = model.answer(rows, dataset, class_names)
+            out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *said)
+        return {rule: out}, []
+
+    return answers
+
+
+def write_said(path: Path, said: Mapping[str, Said]) -> None:
+    """One compressed npz: `RULE/PART`."""
+    arrays = {
+        f"{rule}/{part}": array
+        for rule, item in said.items()
+        for part in ("label", "answer", "entropy", "logits")
+        if (array := getattr(item, part)) is not None
+    }
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def read_said(path: Path) -> dict[str, Said]:
+    """What `write_said` wrote, by rule. Nothing is unpickled."""
+    out: dict[str, dict[str, Any]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            rule, part = key.rsplit("/", 1)
+            out.setdefault(rule, {})[part] = arrays[key]
+    return {rule: Said(**parts) for rule, parts in out.items()}
+
+
+def answers_of(said: Predictions, near: str, copied: Said | None) -> Answers:
+    """What is known of a set: its predictions, and the answers for the neighbours of its rows."""
+    plain = Answers(said.answer, said.logits)
+    return plain if copied is None else _near(plain, near, copied, 0)
+
+
+def pool_of(plain: Said | None, near: str, copied: Said | None) -> list[Labelled]:
+    """The labelled sets of the pool, one a change; empty where there is none."""
+    if plain is None:
+        return []
+    sets = []
+    for place, change in enumerate(POOL):
+        answers = Answers(plain.answer[place, :, 0], None if plain.logits is None else plain.logits[place])
+        answers = answers if copied is None else _near(answers, near, copied, place)
+        sets.append(Labelled(answers, plain.label, change.name, change.family))
+    return sets
+
+
+def _near(plain: Answers, near: str, copied: Said, place: int) -> Answers:
+    entropies = {} if copied.entropy is None else {near: copied.entropy[place]}
+    return replace(plain, neighbours={near: copied.answer[place]}, entropies=entropies)

@@ -1,0 +1,143 @@
+"""Estimated against true accuracy and the tables beside it: the numbers drawn are those listed, and those judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import altair
+import numpy as np
+import pytest
+
+from crosswind.evaluation.points import Point
+from crosswind.evaluation.pools import comparisons, coverage, judge
+from crosswind.reports import estimate_figures as shown
+from crosswind.reports.charts import save
+
+
+def pool(shifts: int = 3, networks: int = 6, seed: int = 0, noise: float = 0.05, kinds: int = 1) -> list[Point]:
+    random, points = np.random.default_rng(seed), []
+    for i in range(networks):
+        for j in range(shifts + 1):
+            accuracy = float(random.uniform(0.2, 0.8))
+            value = float(np.clip(accuracy + random.normal(0, noise), 0, 1))
+            low, high = (None, None) if j == 1 else (value - 0.1, value + 0.1)
+            test = f"t{j}" if j else "S"
+            points.append(Point(f"n{i}", "S", test, value, accuracy, f"a{i % kinds}", low, high, 0.9, synthetic=j > 1))
+    return points
+
+
+ESTIMATES = {"one": pool(), "other": pool(seed=1)}
+
+
+@pytest.mark.parametrize("shifts", [3, 5, 9, 24])
+def test_a_figure_is_valid_and_can_be_drawn(shifts: int, tmp_path: Path) -> None:
+    figure, _ = shown.scatter("Pool of digits", {"one": pool(shifts), "other": pool(shifts, seed=1)})
+    assert altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
+    drawn = save(figure, tmp_path, ("png", "svg"))
+    assert [path.name for path in drawn] == ["pool-of-digits.png", "pool-of-digits.svg"]
+    assert drawn[0].read_bytes()[:4] == b"\x89PNG" and len(drawn[0].read_bytes()) > 10_000
+    svg = drawn[1].read_text(encoding="utf-8")
+    assert "estimate" in svg and "NaN" not in svg and (svg.count(">t1<") == 1) == (shifts < 20)
+    assert (figure.fit, figure.panels) == ("wrap", 2)
+
+
+def test_numbers_in_the_chart_are_those_in_the_table() -> None:
+    figure, table = shown.scatter("pool", ESTIMATES)
+    drawn = [row for row in figure.spec["datasets"]["rows"] if "d" not in row]
+    diagonal = [row for row in figure.spec["datasets"]["rows"] if "d" in row]
+    assert diagonal == [{"m": panel, "a": end, "e": end, "d": 1} for panel in ESTIMATES for end in (0, 1)]
+    assert [tuple(row.get(key) for key in ("m", "k", "t", "s", "a", "e", "l", "h")) for row in drawn] == list(table.rows)
+    given = {(name, p.network, p.test): p for name, points in ESTIMATES.items() for p in points}
+    assert len(table.rows) == len(given) == 48
+    for name, network, training, test, accuracy, estimate, low, high in table.rows:
+        point = given[name, network, test]  # type: ignore[index]
+        assert training == "S"
+        for cell, value in ((accuracy, point.accuracy), (estimate, point.value), (low, point.low), (high, point.high)):
+            assert cell == (None if value is None else pytest.approx(value, abs=1e-6))
+    mean = 100 * np.mean([abs(p.value - p.accuracy) for p in ESTIMATES["one"]])
+    assert f"one {mean:.1f}, other" in figure.description and "6 networks on 4 test domains" in figure.description
+    # What is drawn as a vertical line is the interval, and only where there is one.
+    line, rule, points = figure.spec["spec"]["layer"]
+    assert (rule["encoding"]["y"]["field"], rule["encoding"]["y2"]["field"]) == ("l", "h")
+    assert rule["transform"] == [{"filter": "isValid(datum.l)"}] and line["transform"] == [{"filter": "isValid(datum.d)"}]
+    assert points["encoding"]["x"]["scale"]["domain"] == points["encoding"]["y"]["scale"]["domain"] == [0, 1]
+
+
+def test_a_large_pool_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "MOST_POINTS", 10)
+    figure, table = shown.scatter("pool", {"one": pool(), "few": pool(networks=2)})
+    assert sum(row[0] == "one" for row in table.rows) == 8 and sum(row[0] == "few" for row in table.rows) == 8
+    assert "Of each 3 points of one one is drawn" in figure.caption and "of few" not in figure.caption
+
+
+def test_what_is_no_estimate_is_refused() -> None:
+    with pytest.raises(ValueError, match="a value of one is not an accuracy"):
+        shown.scatter("pool", {"one": [replace(ESTIMATES["one"][0], value=1.2)]})
+    with pytest.raises(ValueError, match="no estimates"):
+        shown.scatter("pool", {"one": []})
+
+
+def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() -> None:
+    judged = {name: judge(points, estimates=True, resamples=200) for name, points in ESTIMATES.items()}
+    table = shown.measure_table("b", "Table 2b", judged, ("test", "in-sample", "estimate"))
+    labels = [f"{what}, {held}" for held in ("test", "in-sample", "estimate") for what in ("1 - SSE/SST", "MAE")]
+    assert table.columns == ("measure", "R2", *labels, "macro tau", "ID tau")
+    one = judged["one"]
+    mae, macro = one.fits["test"].mae, one.macro_tau
+    assert table.rows[0][0] == "one" and [row[0] for row in table.rows] == ["one", "other"]
+    assert table.rows[0][3] == f"{mae.value:.2f} [{mae.low:.2f}, {mae.high:.2f}]"
+    assert str(table.rows[0][7]).startswith(f"{one.fits['estimate'].mae.value:.2f} [")
+    assert table.rows[0][8] == f"{macro.value:.3f} [{macro.low:.3f}, {macro.high:.3f}]"
+    notes = " ".join(table.notes)
+    assert "No micro tau: the networks have one training domain." in notes and "No arch tau: the networks have one arch" in notes
+    told = {note.split('"')[1]: note for note in table.notes if note.startswith('"')}
+    assert "nobody has of a new domain" in told["in-sample"] and "It uses none on o" in told["test"]
+
+    parts = shown.part_table("4", "Table 4", "training regime", {"plain": judged, "augmented": judged})
+    assert parts.columns[:2] == ("training regime", "measure") and parts.keys == 2
+    assert [row[:2] for row in parts.rows] == [(part, name) for part in ("plain", "augmented") for name in judged]
+    tasks = shown.task_table("8", "Table 8", {"digits": {name: {"CNN": item, "VGG": item} for name, item in judged.items()}})
+    assert tasks.columns[2:4] == ("CNN: R2", "CNN: 1 - SSE/SST, test") and "VGG: macro tau" in tasks.columns
+    assert tasks.rows[1][:2] == ("digits", "other") and len(tasks.rows[1]) == 2 + 2 * 5
+    # A pool that one measure lacks, and a number that is undefined, are dashes with the reason below.
+    gap = shown.task_table("8", "Table 8", {"digits": {"one": {"CNN": one}, "two": {"CNN": one, "VGG": one}}}, ("training",))
+    assert gap.rows[0][-5:] == (None,) * 5 and gap.rows[0][2] is None
+    assert (
+        "R2: there is nothing to fit the line on." in gap.notes and "networks trained on domains other than i and o" in gap.notes[0]
+    )
+    for item in (table, parts, tasks, gap):
+        assert item.to_text() and item.to_latex() and item.to_csv() and json.dumps(item.to_json())
+
+
+def test_arch_tau_is_a_column_where_it_is_defined() -> None:
+    judged = {"one": judge(pool(networks=8, kinds=2), by_architecture=False, resamples=50)}
+    table = shown.measure_table("b", "Table 2b", judged, ("architecture",))
+    assert table.columns[-1] == "arch tau" and judged["one"].arch_tau.value is not None
+    assert str(table.rows[0][-1]).startswith(f"{judged['one'].arch_tau.value:.3f} [")
+
+
+def test_the_tidy_table_has_every_number() -> None:
+    judged = {"one": judge(ESTIMATES["one"], estimates=True, resamples=50)}
+    table = shown.number_table("all", "Every number", judged)
+    rows = {(row[1], row[2]): row for row in table.rows}
+    assert len(rows) == len(table.rows) == 5 + 4 * 6
+    fit = judged["one"].fits["test"].mae
+    assert rows["MAE", "test"][3:] == (0, fit.value, fit.low, fit.high, 3, 0, None) and rows["MAE", "in-sample"][3] == 1
+    assert rows["micro tau", ""][4:] == (None, None, None, 0, 0, "the networks have one training domain")
+
+
+def test_tables_of_comparisons_and_of_coverage() -> None:
+    base = ESTIMATES["one"]
+    others = {"worse": [replace(p, value=min(1.0, p.value + 0.15)) for p in base], "same": base}
+    found = comparisons(base, others)
+    table = shown.comparison_table("c", "Compared", "one", found)
+    mae = found["worse"].mae
+    assert mae is not None and mae.low is not None and mae.high is not None
+    assert table.rows[0][:4] == ("worse", f"{mae.mean:+.2f} [{mae.low:+.2f}, {mae.high:+.2f}]", mae.p, found["worse"].mae_holm)
+    assert table.rows[1][2:4] == (None, None) and "Differences to one" in table.notes[0]
+    covered = coverage(base)
+    cover = shown.coverage_table("v", "Coverage", {"one": covered})
+    assert len(cover.rows) == len(covered) and cover.rows[0][:6] == ("one", "all", "all", 12, 6, 6)
+    assert str(cover.rows[0][6]).startswith(f"{covered[0].share.value:.3f} [") and cover.rows[0][7] == covered[0].width
