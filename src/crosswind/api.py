@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
+    from crosswind.studies.asked import Estimates
     from crosswind.studies.plan import Plan
     from crosswind.studies.scheduler import Progress, Summary
     from crosswind.training.trajectory import Trajectory
@@ -313,3 +314,60 @@ def report(store: str | Path, study: str | None = None) -> StudyRecord:
         if len(names) != 1:
             raise InputError("study", f"{store} holds {len(names)} studies; name one", names)
         return gather(opened, names[0], draws=False)
+
+
+def estimate(
+    model: str | None = None,
+    data: str | Path | AttributedDataset | None = None,
+    source: str | Path | AttributedDataset | None = None,
+    *,
+    predictions: str | Path | None = None,
+    label: str | None = None,
+    images: str | Path | None = None,
+    classes: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    estimators: Sequence[str] | None = None,
+    size: int | None = None,
+    pool_rows: int = 200,
+    near_rows: int = 300,
+    tell: Callable[[str], object] | None = None,
+) -> Estimates:
+    """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that applies, which to believe, and why.
+
+    `model`: a run whose weights were kept (`STORE#KEY`), an ONNX file, or a function (`module:function`, `FILE.py:function`),
+    with `settings` of the model `onnx` or `callable`. `data`: a folder of pictures, a table with a column of paths (under `images`,
+    by default the table's folder), a registered source, or a data set. Its labels are never read, if it has any. `source`: labelled
+    rows of the distribution that the model was trained on, in the same forms, with `label` its column; a folder has a sub-folder a
+    class; for a run its validation set. `classes`: in the order of the model's outputs, by default in the order of the source.
+    Instead of model and data, `predictions`: a table with a column of logits or probabilities a class; `source` is then one too.
+    `estimators`: by default all that apply, of the neighbourhoods `ni-randaugment` alone. `size`: side of pictures in pixels,
+    where the model does not say. `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows whose
+    neighbours are asked for; 0 leaves that out. `tell` is told what is being asked, in sentences.
+
+    Raises `InputError` and `DataError` with one sentence.
+    """
+    from crosswind.studies.asking import ask, ask_table
+
+    if predictions is not None:
+        if model is not None or data is not None:
+            raise InputError("predictions", "stands in the place of model and data; leave them out")
+        if isinstance(source, AttributedDataset):
+            raise InputError("source", "must be a table of scores with a column of labels, as predictions is one")
+        return ask_table(str(predictions), None if source is None else str(source), label, estimators)
+    for name, value in (("model", model), ("data", data)):
+        if value is None:
+            raise InputError(name, "is needed, or a table of predictions")
+    return ask(
+        str(model),
+        data,
+        source,
+        label=label,
+        images=None if images is None else str(images),
+        classes=classes,
+        settings=settings,
+        estimators=estimators,
+        size=size,
+        pool_rows=pool_rows,
+        near_rows=near_rows,
+        tell=tell or (lambda text: None),
+    )

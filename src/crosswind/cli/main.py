@@ -16,6 +16,7 @@ import typer
 
 from crosswind.cli.audit import audit_command
 from crosswind.cli.compare import compare_command
+from crosswind.cli.estimate import estimate_command
 from crosswind.cli.export import export_command
 from crosswind.cli.init import init_command
 from crosswind.cli.list import list_command
@@ -51,6 +52,7 @@ app.command("prepare")(prepare_command)
 app.command("list")(list_command)
 app.command("show")(show_command)
 app.command("audit")(audit_command)
+app.command("estimate")(estimate_command)
 app.command("schema")(schema_command)
 
 

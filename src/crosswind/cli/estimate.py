@@ -1,0 +1,105 @@
+"""`crosswind estimate`: a model's accuracy on data without labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crosswind.cli.options import AsJson, print_json, written
+from crosswind.core.errors import InputError
+
+_FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set"}
+
+
+def estimate_command(
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="STORE#KEY of a run, FILE.onnx, or module:function."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DATA", help="A folder of pictures, a table with paths, or a source."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="LABELLED", help="Labelled rows of what it was trained on; a run has its own.")
+    ] = None,
+    predictions: Annotated[
+        str | None, typer.Option("--predictions", metavar="TABLE", help="Scores instead of model and data: a column a class.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="The column of labels of LABELLED.")] = None,
+    images: Annotated[str | None, typer.Option("--images", metavar="DIR", help="The folder of the pictures of a table.")] = None,
+    classes: Annotated[
+        str | None, typer.Option("--classes", metavar="A,B,...", help="In the order of the model's outputs; default: of LABELLED.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the model, such as scale=unit of onnx."),
+    ] = None,
+    estimators: Annotated[
+        str | None, typer.Option("--estimators", metavar="A,B,...", help="Only these; see crosswind list estimators.")
+    ] = None,
+    size: Annotated[int | None, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures.")] = None,
+    pool_rows: Annotated[
+        int, typer.Option("--pool-rows", metavar="N", min=0, help="Labelled rows that are shown under 69 changes; 0: none.")
+    ] = 200,
+    near_rows: Annotated[
+        int, typer.Option("--neighbour-rows", metavar="N", min=0, help="Rows whose ten neighbours are asked for; 0: none.")
+    ] = 300,
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a page: a name that ends in .html.")] = None,
+) -> None:
+    """Estimate a model's accuracy on data without labels: every estimate with its interval, which to believe, and why."""
+    from crosswind.api import estimate
+    from crosswind.studies.reading import apply_settings
+
+    if out is not None:
+        _check_place(out)
+    given = apply_settings({}, settings or [])
+    try:
+        found = estimate(
+            model,
+            data,
+            source,
+            predictions=predictions,
+            label=label,
+            images=images,
+            classes=_listed(classes),
+            settings=given,
+            estimators=_listed(estimators),
+            size=size,
+            pool_rows=pool_rows,
+            near_rows=near_rows,
+            tell=lambda text: typer.echo(text, err=True),
+        )
+    except InputError as error:
+        # The fields of the function are the options of the command.
+        head, dot, rest = error.field.partition(".")
+        raise InputError(f"{_FIELDS.get(head, '--' + head)}{dot}{rest}", error.problem, error.choices) from None
+    if out is not None:
+        from crosswind.reports.estimate_page import estimate_page
+
+        with written("--out", out):
+            from crosswind.core.files import write_atomically
+
+            write_atomically(out, estimate_page(found).encode("utf-8", "replace"))
+    if as_json:
+        print_json(found.to_json())
+        return
+    typer.echo(str(found))
+    if out is not None:
+        typer.echo(f"\nThe page is {out}", err=True)
+
+
+def _listed(words: str | None) -> list[str] | None:
+    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _check_place(out: Path) -> None:
+    if out.suffix.lower() != ".html":
+        raise InputError("--out", f"{str(out)!r} is no page by its name", [".html"])
+    if not out.parent.is_dir():
+        raise InputError("--out", f"there is no folder {str(out.parent)!r}")
+    if out.is_dir():
+        raise InputError("--out", f"{str(out)!r} is a folder")

@@ -1,0 +1,167 @@
+"""What can be told of a model's accuracy on rows without labels: the answer in a sentence, the estimates, the reasons."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.estimators.base import Estimate
+from crosswind.estimators.diagnosis import Finding
+from crosswind.transforms.neighbourhood import POOL
+
+WIDTH = 100
+"""Of the text, in characters."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An estimator's answer. `pool_error`: its mean absolute error on the pool, kinds of change alike, None without one."""
+
+    estimator: str
+    estimate: Estimate
+    pool_error: float | None
+
+
+@dataclass(frozen=True)
+class Doubtful:
+    """A row whose neighbours are given many answers. `shares`: of the classes that were given, most often first."""
+
+    name: str
+    answer: str
+    shares: tuple[tuple[str, float], ...]
+    picture: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What can be told of a model's accuracy on rows without labels. `str` of it is the text of `crosswind estimate`.
+
+    `rows`: one an estimator, the most believable first. `left_out`: the others, and why. `findings`: what the answers show, with a
+    sentence where it speaks against the estimates. `doubtful`: the rows on which the neighbours disagree most.
+    """
+
+    model: str
+    data: str
+    n: int
+    source: str
+    source_accuracy: float | None
+    source_n: int
+    rows: tuple[Row, ...]
+    left_out: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]
+    doubtful: tuple[Doubtful, ...] = field(repr=False)
+
+    @property
+    def believed(self) -> Row | None:
+        """The estimate to believe first: the smallest error on the pool. None where nothing could be checked."""
+        return self.rows[0] if self.rows and self.rows[0].pool_error is not None else None
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        many, best = f"{self.n:,} answer{'s' * (self.n != 1)}", self.believed
+        if best is not None:
+            found = best.estimate
+            assert found.low is not None and found.high is not None
+            ends = f"90% interval {found.low:.1%} to {found.high:.1%}"
+            return f"About {found.accuracy:.1%} of these {many} are right ({ends}), by {best.estimator}."
+        if not self.rows:
+            return f"Nothing can be told of these {many}."
+        if self.source:
+            values = [row.estimate.accuracy for row in self.rows]
+            ends = f"{min(values):.1%} to {max(values):.1%}"
+            return (
+                f"Estimates for these {many} lie at {ends}; none could be checked on shifted rows, so none is to be believed more."
+            )
+        first = self.rows[0].estimate.accuracy
+        return f"The mean confidence of these {many} is {first:.1%}; without labelled rows nothing says how far it is too high."
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why, in sentences: which estimate is believed, what speaks against it, what was left out."""
+        best, told = self.believed, []
+        if self.source:
+            assert self.source_accuracy is not None
+            told.append(f"On {self.source_n:,} labelled rows of {self.source} {self.source_accuracy:.1%} of the answers are right.")
+        if best is not None:
+            kinds, points = len({change.family for change in POOL}), 100 * (best.pool_error or 0)
+            told.append(
+                f"{best.estimator} erred least where that can be checked: by {points:.1f} points on average over {kinds} kinds of "
+                "change of the labelled rows, none of which it had learned from."
+            )
+            told.append("Its interval holds for shifts that mislead it no more than those changes do; others may.")
+        told += [f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())]
+        return told + [f"Left out: {name}, since {why}." for name, why in self.left_out]
+
+    def _warnings(self) -> list[str]:
+        own = [text for row in self.rows[:1] for text in row.estimate.warnings]
+        return own + [item.warning for item in self.findings if item.warning]
+
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Estimator, estimate, interval and error on the pool, as text."""
+        out = []
+        for row in self.rows:
+            low, high = row.estimate.low, row.estimate.high
+            note = "" if row.estimate.basis != "rows" else " (rows only)"
+            ends = "-" if low is None or high is None else f"{low:.1%} to {high:.1%}{note}"
+            error = "-" if row.pool_error is None else f"{100 * row.pool_error:.1f} points"
+            out.append((row.estimator, f"{row.estimate.accuracy:.1%}", ends, error))
+        return out
+
+    def __str__(self) -> str:
+        lines = [f"{self.model} on {self.data}", "", textwrap.fill(self.sentence, WIDTH)]
+        if self.rows:
+            head = ("estimator", "accuracy", "90% interval", "error on the pool")
+            cells = [head, *self.table()]
+            widths = [max(len(row[i]) for row in cells) for i in range(4)]
+            lines += [
+                "",
+                *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells),
+            ]
+        return "\n".join([*lines, "", *self.reasons])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the pictures, as plain values for JSON."""
+        rows = [
+            {
+                "estimator": row.estimator,
+                "accuracy": row.estimate.accuracy,
+                "low": row.estimate.low,
+                "high": row.estimate.high,
+                "basis": row.estimate.basis,
+                "pool_error": row.pool_error,
+                "warnings": list(row.estimate.warnings),
+            }
+            for row in self.rows
+        ]
+        best = self.believed
+        return {
+            "model": self.model,
+            "data": self.data,
+            "rows": self.n,
+            "source": self.source or None,
+            "source_rows": self.source_n,
+            "source_accuracy": self.source_accuracy,
+            "sentence": self.sentence,
+            "believed": None if best is None else best.estimator,
+            "estimates": rows,
+            "left_out": dict(self.left_out),
+            "findings": [vars(item) for item in self.findings],
+            "doubtful": [{"row": item.name, "answer": item.answer, "shares": dict(item.shares)} for item in self.doubtful],
+        }
+
+    def frame(self) -> Any:
+        """The estimates as a polars frame, a row an estimator."""
+        from polars import DataFrame
+
+        return DataFrame([{**row, "warnings": " ".join(row["warnings"])} for row in self.to_json()["estimates"]])
+
+    def _repr_html_(self) -> str:
+        from crosswind.core import html
+
+        table = html.table(self.sentence, ("estimator", "accuracy", "90% interval", "error on the pool"), self.table())
+        return table + html.points("Why", self.reasons)

@@ -1,0 +1,208 @@
+"""Rows that somebody hands over to have a model's accuracy estimated: a folder, a table, a source, or a table of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.registry import facts, load
+from crosswind.core.types import InputSpec
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.resizing import in_channels, resized
+from crosswind.estimators.base import Answers
+
+SIZE = 64
+"""Side of pictures in pixels where nothing says what the model takes."""
+_SUM = 1e-3
+"""How far probabilities of a row may sum to something else than 1, by rounding in the file."""
+
+
+Named: TypeAlias = tuple[str, AttributedDataset, Callable[[int], str]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A data set and how its rows are called. `labels`: of every row by name, None where none was asked for; `values`: which there
+    are, in order."""
+
+    name: str
+    dataset: AttributedDataset
+    names: Callable[[int], str]
+    labels: tuple[str, ...] | None = None
+    values: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Their numbers."""
+        return np.arange(self.dataset.n_rows)
+
+
+def read_rows(given: Any, field: str, takes: InputSpec | None, size: int | None, label: str | None, images: str | None) -> Rows:
+    """The rows that `given` names: a data set, a folder of pictures, a table with a column of paths, or a registered source.
+
+    `takes`: what the model takes; pictures are brought to that shape. `label`: the column of labels, "" for the only attribute,
+    None where labels are not to be read. `images`: the folder of the pictures of a table. Raises `InputError`, `DataError`.
+    """
+    shape = None if takes is None or takes.kind != "image" else takes.shape
+    side = size or (shape[0] if shape is not None else SIZE)
+    if isinstance(given, AttributedDataset):
+        found: Named = (given.name, given, _numbers)
+    else:
+        found = _read(str(given), field, side, images, label is not None)
+    name, dataset, names = found
+    dataset = _as_taken(dataset, takes, field)
+    if dataset.n_rows == 0:
+        raise DataError(f"{field} has no rows")
+    if label is None:
+        return Rows(name, dataset, names)
+    known = [item.name for item in dataset.table.attributes]
+    if not label and len(known) != 1:
+        label = next((word for word in ("label", "class") if word in known), "")
+    if not known or not (label or len(known) == 1):
+        raise InputError("label", f"is needed: which column of {field} is what the model answers", known)
+    label = label or known[0]
+    if label not in known:
+        raise unknown("label", f"column of {field}", label, known)
+    values = tuple(str(value) for value in dataset.attribute(label).values)
+    codes = np.repeat(dataset.table.column(label), dataset.n_derived)
+    return Rows(name, dataset, names, tuple(values[code] for code in codes.tolist()), values)
+
+
+def _numbers(row: int) -> str:
+    return f"row {row}"
+
+
+def _read(word: str, field: str, size: int, images: str | None, labelled: bool) -> Named:
+    path = Path(word).expanduser()
+    if path.is_dir():
+        return _folder(path, field, size, labelled)
+    if path.suffix.lower() in (".csv", ".parquet"):
+        if not path.is_file():
+            raise InputError(field, f"there is no file {word!r}")
+        return _table(path, field, size, images)
+    try:
+        known = facts("sources", word, field)
+    except InputError as error:
+        raise InputError(field, f"{word!r} is no folder, no .csv or .parquet file, and no source", error.choices) from None
+    takes = {item.name for item in known.knobs}
+    made: AttributedDataset = load("sources", word)(**({"size": size} if "size" in takes and word != "digits" else {})).load()
+    return word, made, _numbers
+
+
+def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
+    from crosswind.data.decoding import IMAGE_ENDINGS
+    from crosswind.data.in_memory import from_frame
+
+    if labelled:
+        made: AttributedDataset = load("sources", "image-folder")(path=str(path), size=size, others="skip").load()
+        return path.name, made, _numbers
+    files = sorted(
+        str(file.relative_to(path))
+        for file in path.rglob("*")
+        if file.suffix.lower() in IMAGE_ENDINGS and file.is_file() and not any(part.startswith(".") for part in file.parts[-2:])
+    )
+    if not files:
+        raise DataError(f"{field}: the folder {str(path)!r} holds no images")
+    frame = {"path": files, "rows": ["unlabelled"] * len(files)}
+    return path.name, from_frame(frame, str(path), name=path.name, size=size), lambda row: files[row]
+
+
+def _table(path: Path, field: str, size: int, images: str | None) -> Named:
+    import polars
+
+    from crosswind.data.in_memory import from_frame
+    from crosswind.data.tabular import read_table
+
+    frame = read_table(str(path), field)
+    folder = path.parent if images is None else Path(images)
+    texts = [name for name in frame.columns if frame[name].dtype == polars.String]
+    column = next((name for name in texts if frame.height and (folder / str(frame[name][0])).is_file()), None)
+    if column is None:
+        raise InputError(
+            field, f"{path.name} has no column whose first entry is a file under {str(folder)!r}; name the folder by images"
+        )
+    paths = frame[column].to_list()
+    return path.name, from_frame(frame, str(folder), name=path.stem, path_column=column, size=size), lambda row: str(paths[row])
+
+
+def _as_taken(dataset: AttributedDataset, takes: InputSpec | None, field: str) -> AttributedDataset:
+    spec = dataset.check_inputs()
+    if takes is None or spec == takes:
+        return dataset
+    if spec.kind != takes.kind or spec.kind != "image":
+        raise InputError(field, f"has {spec}, and the model takes {takes}")
+    import dataclasses
+
+    height, width, channels = takes.shape
+    if height != width:
+        raise InputError(field, f"has {spec}, and the model takes {takes}")
+    read = dataset.read
+    assert read is not None
+    sized = dataclasses.replace(
+        dataset,
+        read=lambda rows: resized(read(rows), height),
+        input=InputSpec.image(height, width, spec.shape[2]),
+        fingerprint=f"{dataset.fingerprint}@{height}",
+    )
+    return in_channels(sized, channels)
+
+
+# -- tables of scores ---------------------------------------------------------------------------------------------------------
+
+
+def scored_table(
+    path: str, field: str, classes: Sequence[str] | None, label: str | None
+) -> tuple[list[str], Answers, NDArray[np.int64] | None]:
+    """Classes, answers and, with `label`, the codes of that column, of a table with a column of logits or probabilities a class.
+
+    `classes`: None takes every column of numbers but `id`. A table whose numbers all lie in [0, 1] holds probabilities, and every
+    row must sum to 1. Raises `InputError`, `DataError`.
+    """
+    import polars
+
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(field, f"there is no file {path!r}")
+    try:
+        frame = polars.read_parquet(file) if file.suffix.lower() == ".parquet" else polars.read_csv(file, infer_schema_length=None)
+    except Exception as error:  # polars raises many kinds for what is no table
+        raise DataError(f"{file.name} cannot be read as a table ({one_line(str(error), 200)})") from None
+    if classes is None:
+        classes = [name for name in frame.columns if frame[name].dtype.is_numeric() and name not in ("id", label)]
+    given = list(classes)
+    if len(given) < 2:
+        raise DataError(f"{file.name} needs a column of scores for each class, two at least, and has {len(given)}")
+    missing = [name for name in given if name not in frame.columns or not frame[name].dtype.is_numeric()]
+    if missing:
+        raise DataError(f"{file.name} has no column of scores for the class {missing[0]!r}")
+    if not frame.height:
+        raise DataError(f"{field} has no rows")
+    scores = frame.select(given).cast(polars.Float64).to_numpy()
+    bad = ~np.isfinite(scores).all(axis=1)
+    if bad.any():
+        raise DataError(f"{file.name}, row {int(bad.argmax()) + 1}: a score is missing or not finite")
+    if ((scores >= 0) & (scores <= 1)).all():
+        sums = scores.sum(axis=1)
+        off = np.abs(sums - 1) > _SUM
+        if off.any():
+            row = int(off.argmax())
+            raise DataError(f"{file.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1")
+        with np.errstate(divide="ignore"):
+            scores = np.log(scores)
+    said = Answers(scores.argmax(axis=1).astype(np.int64), scores)
+    if label is None:
+        return given, said, None
+    if label not in frame.columns:
+        raise unknown("label", f"column of {file.name}", label, frame.columns)
+    known = {name: code for code, name in enumerate(given)}
+    names = [one_line(str(value), 80) for value in frame[label].to_list()]
+    strange = [name for name in names if name not in known]
+    if strange:
+        raise DataError(f"{file.name} has the label {strange[0]!r}, which is no class of the scores ({', '.join(given[:20])})")
+    return given, said, np.array([known[name] for name in names], dtype=np.int64)

@@ -1,0 +1,222 @@
+"""`crosswind estimate`: pictures in folders and tables, runs, functions and tables of scores; every refusal in one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import crosswind as cw
+from crosswind.cli.main import _status
+from crosswind.core.errors import CrosswindError
+from crosswind.reports.estimate_page import estimate_page
+from crosswind.studies import asking, varying
+from crosswind.transforms.neighbourhood import POOL
+
+MODEL = """
+import numpy as np
+
+CENTRES = np.load({path!r})
+
+def near(x):  # the class whose mean picture is nearest
+    grey = x.mean(axis=3).reshape(len(x), -1) / 255
+    return -((grey[:, None] - CENTRES) ** 2).sum(axis=2)
+
+def bad(x):
+    return np.full((len(x), 10), np.nan)
+
+def narrow(x):
+    return np.zeros((len(x), 3))
+
+def labels(x):
+    return near(x).argmax(axis=1)
+
+COUNT = [0]
+
+def moody(x):  # as in training mode: the answer depends on when it is asked
+    COUNT[0] += 1
+    return near(x) if COUNT[0] % 2 else near(x)[:, ::-1]
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits as pictures: 300 labelled in folders, 100 others without labels and darker, a table of these, and a model."""
+    place = tmp_path_factory.mktemp("digits")
+    data = load_digits()
+    pixels = (data.images * 255 / 16).astype(np.uint8)
+    centres = np.stack([pixels[1000:][data.target[1000:] == k].mean(axis=0).ravel() / 255 for k in range(10)])
+    np.save(place / "centres.npy", centres)
+    (place / "model.py").write_text(MODEL.format(path=str(place / "centres.npy")))
+    for i in range(300):
+        folder = place / "known" / str(data.target[i])
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[i]).save(folder / f"{i}.png")
+    (place / "new").mkdir()
+    for i in range(300, 400):
+        Image.fromarray((pixels[i] * 0.6).astype(np.uint8)).save(place / "new" / f"{i}.png")
+    names = [f"{i}.png" for i in range(300, 400)]
+    polars.DataFrame({"file": names, "label": data.target[300:400].tolist()}).write_csv(place / "new.csv")
+    polars.DataFrame({"file": names, "label": data.target[300:400][::-1].tolist()}).write_csv(place / "turned.csv")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (varying, asking):
+        monkeypatch.setattr(module, "POOL", tuple(change for place, change in enumerate(POOL) if place % 3 == 1))
+
+
+def asked(world: Path, **more: Any) -> Any:
+    given = {"source": world / "known", "size": 8, "pool_rows": 40, "near_rows": 30, **more}
+    return cw.estimate(given.pop("model", f"{world}/model.py:near"), given.pop("data", world / "new"), **given)
+
+
+def test_every_estimate_of_a_function(world: Path) -> None:
+    found = asked(world)
+    assert found.n == 100 and found.source_n == 300 and 0.8 < (found.source_accuracy or 0) < 1
+    names = [row.estimator for row in found.rows]
+    assert {"average-confidence", "atc-mc", "cbpe", "nuclear-norm", "ni-randaugment"} <= set(names)
+    errors = [row.pool_error for row in found.rows]
+    assert None not in errors and errors == sorted(errors) and found.believed is found.rows[0]
+    for row in found.rows:
+        low, high = row.estimate.low, row.estimate.high
+        assert low is not None and high is not None and 0 <= low < high <= 1 and row.estimate.basis == "pool"
+    out = dict(found.left_out)
+    assert set(out) == {"agreement-on-the-line", "disagreement", "dispersion", "frobenius-norm", "spectral-norm"}
+    assert found.sentence.startswith(f"About {found.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval ")
+    text = str(found)
+    assert text.index("About") < text.index("estimator ") < text.index("erred least") and "Left out: dispersion" in text
+    shares = [sum(share for _, share in item.shares) for item in found.doubtful]
+    assert shares == pytest.approx([1] * len(shares)) and found.doubtful[0].name.endswith(".png")
+    most = [item.shares[0][1] for item in found.doubtful]
+    assert most == sorted(most) and found.doubtful[0].picture is not None
+    page = estimate_page(found)
+    assert found.sentence in page and page.count("<img") == len(found.doubtful) and "http" not in page.replace("http://www.w3", "")
+    assert found.frame().height == len(names) and "<table>" in found._repr_html_()
+
+
+def test_labels_of_the_target_change_nothing(world: Path) -> None:
+    """Not even where its table has them: two tables whose labels differ give the same numbers."""
+    tables = [world / name for name in ("new.csv", "turned.csv")]
+    one, other = (asked(world, data=table, images=world / "new", label="class").to_json() for table in tables)
+    assert {**one, "data": ""} == {**other, "data": ""}
+    assert one["rows"] == 100 and one["believed"] is not None
+
+
+def test_a_run_is_its_own_source(tmp_path: Path) -> None:
+    study = {
+        "name": "small",
+        "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+        "shifts": {"none": []},
+        "models": ["mlp"],
+        "training": {"steps": 40, "validate_every": 20},
+        "seeds": 1,
+        "keep": "selected",
+    }
+    results = cw.run_study(study, tmp_path / "out", workers=0)
+    key = results.rows[0]["key"]
+    names = ["atc-mc", "nuclear-norm"]
+    found = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, near_rows=10, estimators=names)
+    validation = next(row["metrics"] for row in results.rows if row["set"] == "validation" and row["rule"] == "best-id")
+    assert found.source_accuracy == pytest.approx(validation["accuracy"]) and found.source == "the run's validation set"
+    assert [row.estimator for row in found.rows if row.estimate.basis == "pool"] and found.n == 1797
+    for weights in (tmp_path / "out" / "artifacts").rglob("weights-*"):
+        weights.unlink()
+    with pytest.raises(CrosswindError, match="the weights of .* were not kept; run its study with keep: selected"):
+        cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", "digits")
+
+
+def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    p = random.dirichlet([0.3] * 3, size=400)
+    label = [["a", "b", "c"][random.choice(3, p=row)] for row in p]
+    scores = {name: p[:, k] for k, name in enumerate("abc")}
+    polars.DataFrame({**scores, "truth": label})[:200].write_csv(tmp_path / "known.csv")
+    polars.DataFrame(scores)[200:].write_csv(tmp_path / "new.csv")
+    arguments = [
+        "estimate",
+        "--predictions",
+        str(tmp_path / "new.csv"),
+        "--source",
+        str(tmp_path / "known.csv"),
+        "--label",
+        "truth",
+    ]
+    assert _status([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    truth = float((p[200:].argmax(1) == np.array(["abc".index(name) for name in label[200:]])).mean())
+    rows = {row["estimator"]: row for row in told["estimates"]}
+    assert abs(rows["average-confidence"]["accuracy"] - truth) < 0.06 and rows["atc-mc"]["basis"] == "rows"
+    assert told["believed"] is None and "ni-randaugment" in told["left_out"] and "nuclear-norm" in told["left_out"]
+    assert told["left_out"]["nuclear-norm"] == "it learns from changed copies of labelled rows, and a table holds none"
+    assert _status(arguments[:3]) == 0
+    assert "without labelled rows nothing says how far it is too" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_model_in_training_mode_is_told_of(world: Path) -> None:
+    found = asked(world, model=f"{world}/model.py:moody", near_rows=100)
+    assert any("as from a model in training mode" in text for text in found.reasons)
+    black = asked(world, model=f"{world}/model.py:labels")
+    assert [row.estimator for row in black.rows] == ["ni-randaugment"]
+
+
+def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(world / "known" / "3", tmp_path / "odd" / "horse")
+    one = tmp_path / "one"
+    shutil.copytree(world / "known" / "3", one / "3")
+    polars.DataFrame({"a": [0.5, 0.9], "b": [0.5, 0.3]}).write_csv(tmp_path / "sums.csv")
+    polars.DataFrame({"a": [0.5, None], "b": [0.5, 0.3]}).write_csv(tmp_path / "gaps.csv")
+    polars.DataFrame({"a": [0.5], "b": [0.5], "label": ["c"]}).write_csv(tmp_path / "strange.csv")
+    polars.DataFrame({"a": [0.5]}).write_csv(tmp_path / "single.csv")
+    model, new, known = f"{world}/model.py:", str(world / "new"), str(world / "known")
+
+    def given(function: str = "near", data: str = new, source: str = known, *more: str) -> list[str]:
+        return ["--model", model + function, "--data", data, "--source", source, "--size", "8", *more]
+
+    cases = [
+        (["--data", new], "--model: is needed, or a table of predictions"),
+        (
+            ["--model", "resnet", "--data", new],
+            "--model: 'resnet' is none of what can be asked (valid: STORE#KEY of a run",
+        ),
+        (["--model", "gone.onnx", "--data", new], "--model: there is no file 'gone.onnx'"),
+        (given("nothing"), "there is no function 'nothing' in"),
+        (given("bad"), "the model gave logits that are not finite for the rows of data, such as row 0"),
+        (given("narrow"), "answered 100 inputs by float64 (100, 3); it must give logits [100, 10] or labels [100]"),
+        (given(data=str(tmp_path / "empty")), f"data: the folder {str(tmp_path / 'empty')!r} holds no images"),
+        (given(data="nowhere"), "--data: 'nowhere' is no folder, no .csv or .parquet file, and no source"),
+        (given(data="gone.csv"), "--data: there is no file 'gone.csv'"),
+        (given(source=str(one)), "--classes: the model has one class, so that every answer is right"),
+        (
+            given("near", new, str(tmp_path / "odd"), "--classes", ",".join("0123456789")),
+            "odd has the label 'horse'",
+        ),
+        (given("near", new, known, "--estimators", "atc"), "unknown estimator 'atc'"),
+        (given("near", new, known, "--set", "scale"), "--set: 'scale' is not of the form key=value"),
+        (given("near", new, known, "--out", "page.txt"), "--out: 'page.txt' is no page by its name"),
+        (["--model", f"{tmp_path}#12", "--data", new], "there is no store"),
+        (["--predictions", str(tmp_path / "sums.csv")], "sums.csv, row 2: probabilities sum to 1.2, not to 1"),
+        (["--predictions", str(tmp_path / "gaps.csv")], "gaps.csv, row 2: a score is missing or not finite"),
+        (
+            ["--predictions", str(tmp_path / "single.csv")],
+            "single.csv needs a column of scores for each class, two at least",
+        ),
+        (
+            ["--predictions", str(tmp_path / "strange.csv"), "--source", str(tmp_path / "strange.csv")],
+            "strange.csv has the label 'c', which is no class of the scores (a, b)",
+        ),
+        (["--predictions", "x.csv", "--model", "m.onnx"], "--predictions: stands in the place of model and data"),
+    ]
+    for arguments, sentence in cases:
+        status, error = _status(["estimate", *arguments]), capsys.readouterr().err.strip().splitlines()[-1]
+        assert (status, sentence in error) == (2, True), (arguments, error)
+    assert len(cases) == 20
