@@ -16,6 +16,10 @@ INPUTS = {
     "resnet-w16": PICTURE,
     "small-cnn": PICTURE,
     "mlp": PICTURE,
+    "nin": PICTURE,
+    "vgg": PICTURE,
+    "cnn": PICTURE,
+    "cifar-resnet": PICTURE,
     "vit-b-16": PICTURE,
     "vit-tiny": PICTURE,
     "timm": PICTURE,
@@ -36,7 +40,7 @@ def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(INPUTS) and len(NAMES) == 11
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 15
 
 
 @pytest.mark.slow

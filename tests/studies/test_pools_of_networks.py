@@ -1,0 +1,177 @@
+"""The studies ng2022/*: pools of networks that are trained, and networks that are given."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data.cifar_files import binary_files, pictures, png, tar_gz
+from tests.data.digit_files import drawn_digits, write_mnist, write_svhn, write_usps
+
+import crosswind as cw
+from crosswind.cli.main import _status
+from crosswind.core.errors import CrosswindError
+from crosswind.data.prepared import prepare
+from crosswind.data.sources.base import PreparedSource
+from crosswind.data.sources.cifar import Cifar10, Cifar101
+from crosswind.data.sources.mnist import Mnist, Svhn, Usps
+from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.spec import load_study
+
+
+def ready(*sources: PreparedSource) -> None:
+    for source in sources:
+        prepare(source, accept_totals=True)
+
+
+@pytest.fixture
+def cifar(tmp_path: Path) -> Path:
+    for name in ("cifar10", "cifar10.1"):
+        (tmp_path / "originals" / name).mkdir(parents=True)
+    tar_gz(
+        tmp_path / "originals/cifar10/cifar-10-binary.tar.gz",
+        binary_files([pictures(60, i) for i in range(6)]),
+        "cifar-10-batches-bin",
+    )
+    images, labels = pictures(60, 7)
+    np.save(tmp_path / "originals/cifar10.1/cifar10.1_v6_data.npy", images)
+    np.save(tmp_path / "originals/cifar10.1/cifar10.1_v6_labels.npy", labels.astype(np.int32))
+    ready(*(kind(root=str(tmp_path), size=side) for kind in (Cifar10, Cifar101) for side in (16, 32)))
+    return tmp_path
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    write_mnist(tmp_path / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
+    write_usps(tmp_path / "originals" / "usps", [drawn_digits(60, 2, 16), drawn_digits(60, 3, 16)])
+    images, labels = drawn_digits(60, 4, 32)
+    coloured = np.repeat(images[..., None], 3, axis=3)
+    write_svhn(tmp_path / "originals" / "svhn", {"train": (coloured, labels), "test": (coloured + np.uint8(1), labels)})
+    root = str(tmp_path)
+    ready(Mnist(root=root), Mnist(root=root, size=32), Usps(root=root, size=28), Svhn(root=root))
+    return tmp_path
+
+
+def planned(study: str, scale: str | None, root: Path) -> Plan:
+    """The plan, at the small scale with fewer rows: there are 300."""
+    found = load_study(study, scale, [])
+    settings = [f"data.{name}.options.root={root}" for name in found.data]
+    if scale == "small":
+        (main,) = found.sizes["all"]
+        settings += [f"sizes.all.{main}.total=100", "sets.validation.draw.total=20"]
+    return make_plan(load_study(study, scale, settings))
+
+
+def pool(plan: Plan) -> Counter[str]:
+    """Trained networks by architecture."""
+    return Counter(run.labels["model"].split("-")[0] for run in plan.runs)
+
+
+@pytest.mark.parametrize(("scale", "networks"), [("tiny", 4), ("small", 24), (None, 150)])
+def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(cifar: Path, scale: str | None, networks: int) -> None:
+    plan = planned("ng2022/cifar", scale, cifar)
+    assert sum(pool(plan).values()) == networks and {"nin", "vgg"} <= set(pool(plan))
+    sets = {"validation", "test", "cifar10.1", "gaussian-noise"} | (
+        {"defocus-blur", "fog", "pixelate"} if scale != "tiny" else set()
+    )
+    assert set(plan.study.sets) == sets
+    if scale != "tiny":
+        assert {"cnn", "resnet"} <= set(pool(plan))
+
+
+@pytest.mark.parametrize(("scale", "networks"), [("tiny", 4), ("small", 24), (None, 88), ("paper", 60)])
+def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(numbers: Path, scale: str | None, networks: int) -> None:
+    plan = planned("ng2022/numbers", scale, numbers)
+    assert sum(pool(plan).values()) == networks
+    assert {run.labels["data"] for run in plan.runs} == {"svhn" if scale == "paper" else "mnist"}
+    assert ("usps" in plan.study.sets) == (scale != "paper") and "colored-mnist" in plan.study.sets
+
+
+@pytest.mark.parametrize("study", ["ng2022/cifar", "ng2022/numbers"])
+def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Path) -> None:
+    with pytest.raises(CrosswindError, match=r"^data\.\w+: there is no prepared copy of \w+ in .*: crosswind prepare"):
+        planned(study, "small", tmp_path)
+
+
+@pytest.mark.slow  # four runs of four steps each in a worker, and the report of them
+@pytest.mark.parametrize("name", ["cifar", "numbers"])
+def test_the_tiny_pools_run(name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
+    root = request.getfixturevalue(name)
+    places = [
+        word for data in load_study(f"ng2022/{name}", "tiny", []).data for word in ("--set", f"data.{data}.options.root={root}")
+    ]
+    assert _status(["run", f"ng2022/{name}", "--scale", "tiny", *places, "--out", str(root / "out"), "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert _status(["report", str(root / "out"), "--tables", "all", "--no-page"]) == 0
+    told = capsys.readouterr().out
+    for words in ("Estimated accuracy on gaussian-noise", "average-confidence", "batch-32", "nin", "vgg"):
+        assert words in told
+
+
+@pytest.mark.parametrize(
+    ("study", "sentence"),
+    [
+        ("ng2022/imagenet", "models.alexnet.path: there is no file 'networks/alexnet.onnx'"),
+        ("ng2022/across-domains", "models.network.path: there is no file 'network.onnx'"),
+    ],
+)
+def test_without_the_networks_the_plan_names_the_file(
+    study: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CrosswindError, match=re.escape(sentence)):
+        make_plan(load_study(study, None, []))
+
+
+def folders(place: Path, names: tuple[str, ...], side: int = 16) -> None:
+    """Folders of four pictures for each of three classes; a class has its own brightness, with noise."""
+    for place_of, name in enumerate(names):
+        draw = np.random.default_rng(place_of)
+        for code, label in enumerate(("n01", "n02", "n03")):
+            (place / name / label).mkdir(parents=True)
+            for number in range(4):
+                image = np.clip(60 + 60 * code + draw.integers(-30, 30, (side, side, 3)), 0, 255).astype(np.uint8)
+                (place / name / label / f"{number}.png").write_bytes(png(image))
+
+
+FUNCTION = """
+import numpy as np
+
+def logits(x):
+    bright = x.reshape(len(x), -1).mean(1)
+    return -np.abs(bright[:, None] - np.array([60.0, 120.0, 180.0])) / 40
+"""
+
+
+@pytest.mark.parametrize(
+    ("study", "names", "sets"),
+    [
+        (
+            "ng2022/imagenet",
+            ("imagenet/val", "imagenet/v2", "imagenet/sketch", "imagenet/r", "imagenet/a"),
+            ["test", "v2", "sketch", "r", "a"],
+        ),
+        (
+            "ng2022/across-domains",
+            ("domains/source", "domains/one", "domains/two", "domains/three"),
+            ["test", "noise-1", "noise-3", "noise-5", "one", "two", "three"],
+        ),
+    ],
+)
+def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(
+    study: str, names: tuple[str, ...], sets: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders(tmp_path, names)
+    (tmp_path / "given.py").write_text(FUNCTION, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = load_study(study, None, [])
+    values = {**found.model_dump(exclude_defaults=True), "models": {"given": {"model": "callable", "function": "given.py:logits"}}}
+    for entry in values["data"].values():
+        entry["options"] |= {"size": 16}
+    results = cw.run_study(values, tmp_path / "out")
+    rows = {row["set"]: row["metrics"] for row in results.rows if row["set"] != "validation"}
+    assert list(rows) == sets and {row["method"] for row in results.rows} == {"given"}
+    assert all(np.isfinite(row["estimate:average-confidence"]) and row["accuracy"] > 0.5 for row in rows.values())
