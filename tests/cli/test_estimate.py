@@ -35,6 +35,13 @@ def bad(x):
 def narrow(x):
     return np.zeros((len(x), 3))
 
+def soft(x):  # probabilities
+    p = np.exp(near(x))
+    return p / p.sum(axis=1, keepdims=True)
+
+def broken(x):
+    raise KeyError("no such layer")
+
 def labels(x):
     return near(x).argmax(axis=1)
 
@@ -101,6 +108,15 @@ def test_every_estimate_of_a_function(world: Path) -> None:
     page = estimate_page(found)
     assert found.sentence in page and page.count("<img") == len(found.doubtful) and "http" not in page.replace("http://www.w3", "")
     assert found.frame().height == len(names) and "<table>" in found._repr_html_()
+
+
+def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
+    names = ["average-confidence", "atc-mc", "nuclear-norm"]
+    one, other = (asked(world, model=f"{world}/model.py:{name}", estimators=names).to_json() for name in ("near", "soft"))
+    for mine, theirs in zip(one["estimates"], other["estimates"], strict=True):
+        assert mine["estimator"] == theirs["estimator"]
+        for key in ("accuracy", "low", "high"):
+            assert mine[key] == pytest.approx(theirs[key], abs=1e-4)
 
 
 def test_labels_of_the_target_change_nothing(world: Path) -> None:
@@ -191,6 +207,7 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["--model", "gone.onnx", "--data", new], "--model: there is no file 'gone.onnx'"),
         (given("nothing"), "there is no function 'nothing' in"),
         (given("bad"), "the model gave logits that are not finite for the rows of data, such as row 0"),
+        (given("broken"), "the model failed on 100 inputs (KeyError: 'no such layer')"),
         (given("narrow"), "answered 100 inputs by float64 (100, 3); it must give logits [100, 10] or labels [100]"),
         (given(data=str(tmp_path / "empty")), f"data: the folder {str(tmp_path / 'empty')!r} holds no images"),
         (given(data="nowhere"), "--data: 'nowhere' is no folder, no .csv or .parquet file, and no source"),
@@ -219,4 +236,4 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments, sentence in cases:
         status, error = _status(["estimate", *arguments]), capsys.readouterr().err.strip().splitlines()[-1]
         assert (status, sentence in error) == (2, True), (arguments, error)
-    assert len(cases) == 20
+    assert len(cases) == 21

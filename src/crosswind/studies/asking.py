@@ -147,8 +147,30 @@ def _model(
     file = "path" if name == "onnx" else "function"
     given = load("models", name)(**resolve(known.knobs, {**settings, file: word}, "settings", f"model {name!r}"))
     names = list(classes) if classes else _classes_of(source, label, images, size)
-    name_of = Path(word).name if name == "onnx" else word
-    return AskedModel(name_of, answers_of_given(given, names, "given"), tuple(names), _onnx_input(word) if name == "onnx" else None)
+    takes = _onnx_input(word) if name == "onnx" else None
+    shown = Path(word).name if name == "onnx" else word
+    return AskedModel(shown, _with_logits(answers_of_given(given, names, "given")), tuple(names), takes)
+
+
+def _with_logits(answers: Answer) -> Answer:
+    """The answers with logarithms in the place of probabilities, where a model gives those: so that their softmax is themselves.
+
+    Rows of numbers in [0, 1] that all sum to 1 are taken for probabilities.
+    """
+
+    def said(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
+        found, doubts = answers(sets, datasets)
+        return {rule: {name: _as_logits(item) for name, item in own.items()} for rule, own in found.items()}, doubts
+
+    return said
+
+
+def _as_logits(said: Predictions) -> Predictions:
+    z = said.logits
+    if z is None or not len(z) or not ((z >= 0) & (z <= 1)).all() or (np.abs(z.sum(axis=1) - 1) > 1e-3).any():
+        return said
+    with np.errstate(divide="ignore"):
+        return replace(said, logits=np.log(z))
 
 
 def _classes_of(source: Any, label: str | None, images: str | None, size: int | None) -> list[str]:
@@ -237,8 +259,11 @@ def _labelled(asked: AskedModel, known: Rows | None) -> tuple[Labelled | None, R
 def _check(field: str, said: Answers) -> None:
     if not len(said):
         raise DataError(f"{field} has no rows")
-    if said.logits is not None and not np.isfinite(said.logits).all():
-        bad = int((~np.isfinite(said.logits).all(axis=1)).argmax())
+    bad_rows = np.zeros(len(said), bool) if said.logits is None else ~np.isfinite(said.logits.max(axis=1))
+    if said.logits is not None:
+        bad_rows |= np.isnan(said.logits).any(axis=1)
+    if bad_rows.any():
+        bad = int(bad_rows.argmax())
         raise DataError(f"the model gave logits that are not finite for the rows of {field}, such as row {bad}")
 
 

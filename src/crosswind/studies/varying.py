@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import CrosswindError, DataError, one_line
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import Predictions
 from crosswind.data.copies import Chain, copies
@@ -101,7 +102,13 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
         out = {}
         for name, rows in sets.items():
             dataset = datasets[rows.source]
-            said = model.answer(rows, dataset, class_names)
+            try:
+                said = model.answer(rows, dataset, class_names)
+            except CrosswindError:
+                raise
+            except Exception as error:  # whatever the code of somebody else does
+                told = f"{type(error).__name__}: {one_line(str(error), 200)}"
+                raise DataError(f"the model failed on {len(rows.rows):,} inputs ({told})") from error
             out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *said)
         return {rule: out}, []
 
