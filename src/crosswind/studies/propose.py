@@ -159,6 +159,6 @@ shifts:
 groups: [{word(attribute)}]
 models: [small-cnn]        # crosswind list models; resnet18 is what papers use, and slower
 methods: {{erm: {{}}, groupdro: {{shifts: [SC]}}, jtt: {{shifts: [SC]}}, randaugment: {{shifts: [UDS]}}}}
-training: {{steps: 200, batch: 64, lr: 0.001, validate_every: 50, patience: null}}
+training: {{steps: 160, batch: 64, lr: 0.001, validate_every: 40, patience: null}}
 seeds: 5
 """
