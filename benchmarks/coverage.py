@@ -1,6 +1,6 @@
 """How often 90% intervals of estimated accuracies hold the accuracy, and how wide they are, on shifts that they did not learn from.
 
-    python benchmarks/coverage.py --pools DIR [--networks explore|confirm] [--floor 0.05] [--json FILE]
+    python benchmarks/coverage.py --pools DIR [--networks explore|confirm] [--floor 0.2] [--json FILE]
 
 `benchmarks/pools.py` writes the pools. Every network is on its own: its estimator learns from its labelled source, and its interval
 from that source under the changes of

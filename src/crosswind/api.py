@@ -321,6 +321,7 @@ def estimate(
     data: str | Path | AttributedDataset | None = None,
     source: str | Path | AttributedDataset | None = None,
     *,
+    beside: Sequence[str] = (),
     predictions: str | Path | None = None,
     label: str | None = None,
     images: str | Path | None = None,
@@ -334,11 +335,14 @@ def estimate(
 ) -> Estimates:
     """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that applies, which to believe, and why.
 
-    `model`: a run whose weights were kept (`STORE#KEY`), an ONNX file, or a function (`module:function`, `FILE.py:function`),
-    with `settings` of the model `onnx` or `callable`. `data`: a folder of pictures, a table with a column of paths (under `images`,
-    by default the table's folder), a registered source, or a data set. Its labels are never read, if it has any. `source`: labelled
-    rows of the distribution that the model was trained on, in the same forms, with `label` its column; a folder has a sub-folder a
-    class; for a run its validation set. `classes`: in the order of the model's outputs, by default in the order of the source.
+    `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`, with a card beside it: `FILE.yaml`
+    or `FILE.json` with `model`, `settings`, `classes`, `size`, `channels`), an ONNX file, or a function (`module:function`,
+    `FILE.py:function`), the last two with `settings` of the model `onnx` or `callable`. `beside`: further models of the same
+    classes, for estimators that compare models. `data`: a folder of pictures, a table with a column of paths (under `images`, by
+    default the table's folder) or of texts, a registered source, or a data set. Its labels are never read, if it has any.
+    `source`: labelled rows of the distribution that the model was trained on, in the same forms, with `label` its column; a folder
+    has a sub-folder a class; for a run its validation set. `classes`: in the order of the model's outputs, by default those of the
+    model, else of the source.
     Instead of model and data, `predictions`: a table with a column of logits or probabilities a class; `source` is then one too.
     `estimators`: by default all that apply, of the neighbourhoods `ni-randaugment` alone. `size`: side of pictures in pixels,
     where the model does not say. `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows whose
@@ -349,8 +353,8 @@ def estimate(
     from crosswind.studies.asking import ask, ask_table
 
     if predictions is not None:
-        if model is not None or data is not None:
-            raise InputError("predictions", "stands in the place of model and data; leave them out")
+        if model is not None or data is not None or beside:
+            raise InputError("predictions", "stands in the place of models and data; leave them out")
         if isinstance(source, AttributedDataset):
             raise InputError("source", "must be a table of scores with a column of labels, as predictions is one")
         return ask_table(str(predictions), None if source is None else str(source), label, estimators)
@@ -361,6 +365,7 @@ def estimate(
         str(model),
         data,
         source,
+        beside=beside,
         label=label,
         images=None if images is None else str(images),
         classes=classes,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import AsJson, print_json
+from crosswind.cli.options import AsJson, check_place, listed, print_json
 from crosswind.core.errors import DataError, InputError
 
 
@@ -34,9 +34,11 @@ def audit_command(
     from crosswind.shifts.audit import audit
 
     if out is not None:
-        _check_place(out)
+        from crosswind.reports.audits import PICTURES
+
+        check_place(out, PICTURES, "picture")
     try:
-        found = audit(train, target, label, columns=_listed(columns), names=_listed(names) or (), seed=seed)
+        found = audit(train, target, label, columns=listed(columns), names=listed(names) or (), seed=seed)
     except InputError as error:
         # The fields of the function are the options of the command.
         raise InputError(f"--{error.field}", error.problem, error.choices) from None
@@ -53,18 +55,3 @@ def audit_command(
     typer.echo(str(found))
     if out is not None:
         typer.echo(f"\nThe picture is {out}", err=True)
-
-
-def _listed(words: str | None) -> list[str] | None:
-    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
-
-
-def _check_place(out: Path) -> None:
-    from crosswind.reports.audits import PICTURES
-
-    if out.suffix.lower() not in PICTURES:
-        raise InputError("--out", f"{str(out)!r} is no picture by its name", PICTURES)
-    if not out.parent.is_dir():
-        raise InputError("--out", f"there is no folder {str(out.parent)!r}")
-    if out.is_dir():
-        raise InputError("--out", f"{str(out)!r} is a folder")

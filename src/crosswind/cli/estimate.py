@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import AsJson, print_json, written
+from crosswind.cli.options import AsJson, check_place, listed, print_json, written
 from crosswind.core.errors import InputError
 
 _FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set"}
@@ -16,14 +16,20 @@ _FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set"}
 def estimate_command(
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="MODEL", help="STORE#KEY of a run, FILE.onnx, or module:function."),
+        typer.Option(
+            "--model", metavar="MODEL", help="STORE#KEY of a run, FILE.safetensors with its card, FILE.onnx, or module:function."
+        ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="DATA", help="A folder of pictures, a table with paths, or a source."),
+        typer.Option("--data", metavar="DATA", help="A folder of pictures, a table with paths or texts, or a source."),
     ] = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="LABELLED", help="Labelled rows of what it was trained on; a run has its own.")
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--beside", metavar="MODEL", help="A further model of the same classes to compare with; may be repeated."),
     ] = None,
     predictions: Annotated[
         str | None, typer.Option("--predictions", metavar="TABLE", help="Scores instead of model and data: a column a class.")
@@ -55,19 +61,20 @@ def estimate_command(
     from crosswind.studies.reading import apply_settings
 
     if out is not None:
-        _check_place(out)
+        check_place(out, [".html"], "page")
     given = apply_settings({}, settings or [])
     try:
         found = estimate(
             model,
             data,
             source,
+            beside=beside or [],
             predictions=predictions,
             label=label,
             images=images,
-            classes=_listed(classes),
+            classes=listed(classes),
             settings=given,
-            estimators=_listed(estimators),
+            estimators=listed(estimators),
             size=size,
             pool_rows=pool_rows,
             near_rows=near_rows,
@@ -90,16 +97,3 @@ def estimate_command(
     typer.echo(str(found))
     if out is not None:
         typer.echo(f"\nThe page is {out}", err=True)
-
-
-def _listed(words: str | None) -> list[str] | None:
-    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
-
-
-def _check_place(out: Path) -> None:
-    if out.suffix.lower() != ".html":
-        raise InputError("--out", f"{str(out)!r} is no page by its name", [".html"])
-    if not out.parent.is_dir():
-        raise InputError("--out", f"there is no folder {str(out.parent)!r}")
-    if out.is_dir():
-        raise InputError("--out", f"{str(out)!r} is a folder")

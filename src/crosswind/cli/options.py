@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,3 +94,18 @@ def progress_bar(time_left: bool = False) -> Iterator[Any]:
     more = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
     with Progress(*columns, *more, console=Console(stderr=True)) as bar:
         yield bar
+
+
+def listed(words: str | None) -> list[str] | None:
+    """The words of an option `A,B,...`; None where it was not given."""
+    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
+
+
+def check_place(out: Path, endings: Sequence[str], what: str) -> None:
+    """Refuse, before any work, an `--out FILE` that cannot be written: `what` is what a file of these endings is called."""
+    if out.suffix.lower() not in endings:
+        raise InputError("--out", f"{str(out)!r} is no {what} by its name", endings)
+    if not out.parent.is_dir():
+        raise InputError("--out", f"there is no folder {str(out.parent)!r}")
+    if out.is_dir():
+        raise InputError("--out", f"{str(out)!r} is a folder")

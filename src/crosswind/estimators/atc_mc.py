@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from crosswind.core.knobs import Access, knob
+from crosswind.core.knobs import Access
 from crosswind.core.registry import register
-from crosswind.estimators.base import Answers, Estimator, Labelled
-from crosswind.estimators.temperature import temperature_of
-from crosswind.estimators.thresholds import Threshold, confidence_score, fitted_threshold
+from crosswind.estimators.base import Answers, Floats
+from crosswind.estimators.thresholds import Thresholded, confidence_score
 
 
 @final
 @register("atc-mc", kind="estimator")
 @dataclass(frozen=True)
-class AtcMaximumConfidence(Estimator):
+class AtcMaximumConfidence(Thresholded):
     """Average thresholded confidence (ATC), maximum confidence: the share of target rows whose confidence is above a threshold.
 
     Estimates: accuracy = 1/n sum_i [c_i > t], with t such that on the source this is the accuracy. Rows that are tied at t count
@@ -26,21 +25,9 @@ class AtcMaximumConfidence(Estimator):
     Reference: Garg et al. 2022, "Leveraging Unlabeled Data to Predict Out-of-Distribution Performance".
     """
 
-    temperature: str = knob(
-        "none",
-        domain="{none, fit}",
-        doc="the temperature of the softmax: 1, or fitted on the source",
-        source="Ng et al. 2022",
-    )
     version = 1
     access = Access()
 
-    def fit(self, source: Labelled) -> tuple[float, Threshold]:
-        """The temperature and the threshold."""
-        temperature = temperature_of(self.temperature, source)
-        return temperature, fitted_threshold(confidence_score(source.answers, temperature), source.right)
-
-    def estimate(self, fitted: tuple[float, Threshold], target: Answers) -> float:
-        """The share above the threshold."""
-        temperature, threshold = fitted
-        return threshold.share(confidence_score(target, temperature))
+    def score(self, answers: Answers, temperature: float) -> Floats:
+        """The confidence less 1 of each row."""
+        return confidence_score(answers, temperature)

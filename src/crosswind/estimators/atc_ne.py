@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from crosswind.core.knobs import Access, knob
+from crosswind.core.knobs import Access
 from crosswind.core.registry import register
-from crosswind.estimators.base import Answers, Estimator, Labelled
-from crosswind.estimators.temperature import temperature_of
-from crosswind.estimators.thresholds import Threshold, entropy_score, fitted_threshold
+from crosswind.estimators.base import Answers, Floats
+from crosswind.estimators.thresholds import Thresholded, entropy_score
 
 
 @final
 @register("atc-ne", kind="estimator")
 @dataclass(frozen=True)
-class AtcNegativeEntropy(Estimator):
+class AtcNegativeEntropy(Thresholded):
     """Average thresholded confidence (ATC), negative entropy: the share of target rows whose entropy is below a threshold.
 
     Estimates: accuracy = 1/n sum_i [s_i > t], s = sum_k p_k log p_k, with t such that on the source this is the accuracy. Rows
@@ -26,21 +25,9 @@ class AtcNegativeEntropy(Estimator):
     Reference: Garg et al. 2022, "Leveraging Unlabeled Data to Predict Out-of-Distribution Performance".
     """
 
-    temperature: str = knob(
-        "none",
-        domain="{none, fit}",
-        doc="the temperature of the softmax: 1, or fitted on the source",
-        source="Ng et al. 2022",
-    )
     version = 1
     access = Access()
 
-    def fit(self, source: Labelled) -> tuple[float, Threshold]:
-        """The temperature and the threshold."""
-        temperature = temperature_of(self.temperature, source)
-        return temperature, fitted_threshold(entropy_score(source.answers, temperature), source.right)
-
-    def estimate(self, fitted: tuple[float, Threshold], target: Answers) -> float:
-        """The share above the threshold."""
-        temperature, threshold = fitted
-        return threshold.share(entropy_score(target, temperature))
+    def score(self, answers: Answers, temperature: float) -> Floats:
+        """The negative entropy of each row."""
+        return entropy_score(answers, temperature)

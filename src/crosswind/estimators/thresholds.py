@@ -6,14 +6,16 @@ of them may count. That part is kept with the threshold, so that on the source t
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.estimators.base import Answers, Floats
-from crosswind.estimators.temperature import scaled_log_probabilities
+from crosswind.core.knobs import knob
+from crosswind.estimators.base import Answers, Estimator, Floats, Labelled
+from crosswind.estimators.temperature import scaled_log_probabilities, temperature_of
 
 TOLERANCE = 1e-12
 """Scores whose difference is at most this share of the threshold are tied: so far apart can rounding bring equal ones."""
@@ -65,4 +67,30 @@ def fitted_threshold(scores: Floats, right: NDArray[np.bool_]) -> Threshold:
     return Threshold(high, upto - wrong, upto - below)
 
 
-__all__ = ["Threshold", "confidence_score", "entropy_score", "fitted_threshold"]
+@dataclass(frozen=True)
+class Thresholded(Estimator):
+    """The share of target rows whose `score` is above the threshold that is right on the source."""
+
+    temperature: str = knob(
+        "none",
+        domain="{none, fit}",
+        doc="the temperature of the softmax: 1, or fitted on the source",
+        source="Ng et al. 2022",
+    )
+
+    @abstractmethod
+    def score(self, answers: Answers, temperature: float) -> Floats:
+        """A number a row that is larger for surer answers, float64 [n]."""
+
+    def fit(self, source: Labelled) -> tuple[float, Threshold]:
+        """The temperature and the threshold."""
+        temperature = temperature_of(self.temperature, source)
+        return temperature, fitted_threshold(self.score(source.answers, temperature), source.right)
+
+    def estimate(self, fitted: tuple[float, Threshold], target: Answers) -> float:
+        """The share above the threshold."""
+        temperature, threshold = fitted
+        return threshold.share(self.score(target, temperature))
+
+
+__all__ = ["Threshold", "Thresholded", "confidence_score", "entropy_score", "fitted_threshold"]

@@ -7,8 +7,10 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 from crosswind.core.errors import InputError, one_line
 from crosswind.core.knobs import Form, knob
@@ -49,18 +51,26 @@ def load_function(name: str) -> Callable[[Any], Any]:
     module, _, function = name.rpartition(":")
     try:
         if module.endswith(".py"):
-            path = Path(module)
-            if str(path.parent) not in sys.path:
-                sys.path.insert(0, str(path.parent))  # what stands beside it can be imported by it
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None and spec.loader is not None
-            made = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(made)
+            found = Path(module).stat()
+            made = _executed(module, found.st_mtime_ns, found.st_size)
         else:
             made = importlib.import_module(module)
     except Exception as error:  # whatever the code of somebody else does when it is imported
         raise InputError(name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}") from error
-    found = getattr(made, function, None)
-    if not callable(found):
+    answering = getattr(made, function, None)
+    if not callable(answering):
         raise InputError(name, f"there is no function {function!r} in {module}")
-    return found
+    return cast(Callable[[Any], Any], answering)
+
+
+@lru_cache(maxsize=4)
+def _executed(file: str, changed: int, size: int) -> ModuleType:
+    """A file's module. Files often read a network's weights, and a model is asked about many sets: it is run once as it stands."""
+    path = Path(file)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))  # what stands beside it can be imported by it
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,15 +48,12 @@ class Onnx(Outside):
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """See `Outside.answer`."""
-        import onnxruntime
-
-        name, options = Path(self.path).name, onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
+        name = Path(self.path).name
         try:
-            session = onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its own kinds, a dozen of them
-            raise DataError(f"{name} cannot be read as ONNX ({one_line(str(error), 200)})") from None
+            found = Path(self.path).stat()
+        except OSError as error:
+            raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+        session = _session(self.path, found.st_mtime_ns, found.st_size)
         first = session.get_inputs()[0]
 
         images = dataset.check_inputs().kind == "image"
@@ -81,3 +79,17 @@ class Onnx(Outside):
         shape = (1, -1, 1, 1) if self.layout == "nchw" else (1, 1, 1, -1)
         means, deviations = (np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS))
         return (unit - means) / deviations
+
+
+@lru_cache(maxsize=2)
+def _session(path: str, changed: int, size: int) -> Any:
+    """The file made ready: once for all sets that it is asked about."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own kinds, a dozen of them
+        raise DataError(f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,12 @@ from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, resized
+from crosswind.data.tabular import KINDS, read_table
 from crosswind.estimators.base import Answers
+from crosswind.studies.propose import LABELS
 
 SIZE = 64
-"""Side of pictures in pixels where nothing says what the model takes."""
+"""Side of pictures of folders and tables in pixels, where nothing says what the model takes."""
 _SUM = 1e-3
 """How far probabilities of a row may sum to something else than 1, by rounding in the file."""
 
@@ -44,54 +47,59 @@ class Rows:
 
 
 def read_rows(given: Any, field: str, takes: InputSpec | None, size: int | None, label: str | None, images: str | None) -> Rows:
-    """The rows that `given` names: a data set, a folder of pictures, a table with a column of paths, or a registered source.
+    """The rows that `given` names: a data set, a folder of pictures, a table with a column of paths or of texts, or a source.
 
-    `takes`: what the model takes; pictures are brought to that shape. `label`: the column of labels, "" for the only attribute,
-    None where labels are not to be read. `images`: the folder of the pictures of a table. Raises `InputError`, `DataError`.
+    `takes`: what the model takes; pictures are brought to that shape. `label`: the column of labels, "" for one of a usual name or
+    the only one, None where labels are not to be read. `images`: the folder of the pictures of a table. Raises `InputError`,
+    `DataError`.
     """
     shape = None if takes is None or takes.kind != "image" else takes.shape
-    side = size or (shape[0] if shape is not None else SIZE)
+    side = size or (shape[0] if shape is not None else None)
     if isinstance(given, AttributedDataset):
         found: Named = (given.name, given, _numbers)
     else:
-        found = _read(str(given), field, side, images, label is not None)
+        found = _read(str(given), field, side, images, label)
     name, dataset, names = found
     dataset = _as_taken(dataset, takes, field)
     if dataset.n_rows == 0:
         raise DataError(f"{field} has no rows")
     if label is None:
         return Rows(name, dataset, names)
-    known = [item.name for item in dataset.table.attributes]
-    if not label and len(known) != 1:
-        label = next((word for word in ("label", "class") if word in known), "")
-    if not known or not (label or len(known) == 1):
-        raise InputError("label", f"is needed: which column of {field} is what the model answers", known)
-    label = label or known[0]
-    if label not in known:
-        raise unknown("label", f"column of {field}", label, known)
+    label = _column([item.name for item in dataset.table.attributes], field, label)
     values = tuple(str(value) for value in dataset.attribute(label).values)
     codes = np.repeat(dataset.table.column(label), dataset.n_derived)
     return Rows(name, dataset, names, tuple(values[code] for code in codes.tolist()), values)
+
+
+def _column(known: Sequence[str], field: str, label: str) -> str:
+    """The column of labels: `label`, or for "" one of a usual name, or the only one."""
+    if label:
+        if label not in known:
+            raise unknown("label", f"column of {field}", label, known)
+        return label
+    usual = [name for name in known if name.lower() in LABELS]
+    found = usual or known if len(known) == 1 else usual
+    if not found:
+        raise InputError("label", f"is needed: which column of {field} is what the model answers", known)
+    return found[0]
 
 
 def _numbers(row: int) -> str:
     return f"row {row}"
 
 
-def _read(word: str, field: str, size: int, images: str | None, labelled: bool) -> Named:
+def _read(word: str, field: str, size: int | None, images: str | None, label: str | None) -> Named:
     path = Path(word).expanduser()
     if path.is_dir():
-        return _folder(path, field, size, labelled)
-    if path.suffix.lower() in (".csv", ".parquet"):
-        if not path.is_file():
-            raise InputError(field, f"there is no file {word!r}")
-        return _table(path, field, size, images)
+        return _folder(path, field, size or SIZE, label is not None)
+    if path.suffix.lower() in KINDS:
+        return _table(path, field, size or SIZE, images, label)
     try:
         known = facts("sources", word, field)
     except InputError as error:
-        raise InputError(field, f"{word!r} is no folder, no .csv or .parquet file, and no source", error.choices) from None
-    takes = {item.name for item in known.knobs}
-    made: AttributedDataset = load("sources", word)(**({"size": size} if "size" in takes and word != "digits" else {})).load()
+        raise InputError(field, f"{word!r} is no folder, no {' or '.join(KINDS)} file, and no source", error.choices) from None
+    sized = size is not None and "size" in {item.name for item in known.knobs}
+    made: AttributedDataset = load("sources", word)(**({"size": size} if sized else {})).load()
     return word, made, _numbers
 
 
@@ -113,22 +121,37 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
     return path.name, from_frame(frame, str(path), name=path.name, size=size), lambda row: files[row]
 
 
-def _table(path: Path, field: str, size: int, images: str | None) -> Named:
+def _table(path: Path, field: str, size: int, images: str | None, label: str | None) -> Named:
+    """A table's pictures or texts, and its column of labels where one is wanted; no other column is looked at."""
     import polars
 
     from crosswind.data.in_memory import from_frame
-    from crosswind.data.tabular import read_table
+    from crosswind.data.sources.tables import of_columns, with_inputs
 
     frame = read_table(str(path), field)
     folder = path.parent if images is None else Path(images)
-    texts = [name for name in frame.columns if frame[name].dtype == polars.String]
-    column = next((name for name in texts if frame.height and (folder / str(frame[name][0])).is_file()), None)
-    if column is None:
-        raise InputError(
-            field, f"{path.name} has no column whose first entry is a file under {str(folder)!r}; name the folder by images"
-        )
-    paths = frame[column].to_list()
-    return path.name, from_frame(frame, str(folder), name=path.stem, path_column=column, size=size), lambda row: str(paths[row])
+    words = [name for name in frame.columns if frame[name].dtype == polars.String]
+    column = next((name for name in words if frame[name][0] and (folder / str(frame[name][0])).is_file()), None)
+    inputs = column or next((name for name in words if name.lower() in ("text", "texts", "sentence")), None)
+    if inputs is None:
+        problem = f"{path.name} has no column whose first entry is a file under {str(folder)!r}, and no column text"
+        raise InputError(field, f"{problem}; name the folder of the pictures by images")
+    others = [name for name in frame.columns if name != inputs]
+    wanted = None if label is None else _column(others, field, label)
+    # A table of attributes has one at least: a constant stands for all that is not looked at.
+    alone = frame.select(inputs).with_columns(polars.lit("-").alias("rows" if inputs != "rows" else "all"))
+    rows = alone if wanted is None else frame.select(inputs, wanted)
+    if column is not None:
+        paths = frame[column].to_list()
+        made = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)
+        return path.name, made, lambda row: str(paths[row])
+    texts = rows[inputs]
+    if texts.null_count():
+        raise DataError(f"{path.name}, row {int(texts.is_null().arg_max() or 0) + 1}: the column {inputs!r} is empty")
+    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.to_list())
+    plain = of_columns(rows, field, path.name, None, None, [inputs], path.stem)
+    held = texts.to_numpy().astype(object)
+    return path.name, with_inputs(plain, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64)), _numbers
 
 
 def _as_taken(dataset: AttributedDataset, takes: InputSpec | None, field: str) -> AttributedDataset:

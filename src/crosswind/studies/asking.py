@@ -6,11 +6,9 @@ pool. A label of the target is never read, not even where the data have one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,39 +16,30 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import Access
-from crosswind.core.registry import Facts, listing, load
-from crosswind.core.types import InputSpec, Predictions
-from crosswind.data.dataset import AttributedDataset
+from crosswind.core.registry import Facts, facts, listing, load
+from crosswind.core.types import Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
-from crosswind.estimators.estimating import Prepared
+from crosswind.estimators.estimating import Prepared, estimated_jointly
 from crosswind.shifts.split import RowSet
 from crosswind.studies.asked import Doubtful, Estimates, Row
 from crosswind.studies.asked_data import Rows, read_rows, scored_table
-from crosswind.studies.varying import Answer, answers_of, answers_of_given, pool_of, said_of_copies
+from crosswind.studies.asked_models import AskedModel, Sets, asked_model
+from crosswind.studies.varying import answers_of, pool_of, said_of_copies
 from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL
 
 NEAR_ROWS, POOL_ROWS = 300, 200
 """Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise."""
+_TWICE = 48
+"""Rows that are asked for again, in another order and number."""
+_UNSTEADY = 0.02
+"""How far a probability may move when it is asked for again: by rounding in batches of another size."""
+_LARGEST = 65504.0
+"""The largest number of half precision, which logits that overflow it are often cut to."""
 _SHOWN = 24
 """Rows of which the neighbours disagree most that are kept to be looked at."""
 
 Told: TypeAlias = Callable[[str], object]
-
-
-@dataclass(frozen=True)
-class AskedModel:
-    """A model as it is asked. `answers`: from sets and data sets to predictions by rule. `input`: what it takes, None for anything.
-
-    `source`: the labelled rows that it was validated on, where they are known.
-    """
-
-    name: str
-    answers: Answer
-    classes: tuple[str, ...]
-    input: InputSpec | None = None
-    source: tuple[RowSet, Mapping[str, AttributedDataset]] | None = None
-    rule: str = "given"
 
 
 def ask(
@@ -58,6 +47,7 @@ def ask(
     data: Any,
     source: Any = None,
     *,
+    beside: Sequence[str] = (),
     label: str | None = None,
     images: str | None = None,
     classes: Sequence[str] | None = None,
@@ -69,42 +59,34 @@ def ask(
     tell: Told = lambda text: None,
 ) -> Estimates:
     """See `crosswind.estimate`."""
-    wanted = _wanted(estimators)
-    asked = _model(model, data, source, label, images, classes, settings or {}, size)
-    if len(asked.classes) < 2:
-        raise InputError("classes", "the model has one class, so that every answer is right")
-    target = read_rows(data, "data", asked.input, size, None, images)
-    known = None if source is None else read_rows(source, "source", asked.input, size, label or "", images)
-    first = _said(asked, _row_set("target", _codes(target, asked.classes, None)), {"target": target.dataset})
-    labelled, rows, sets = _labelled(asked, known)
-    _check("data", first)
-    if labelled is not None:
-        _check("source", labelled.answers)
+    wanted, given = _wanted(estimators), asked_model(model, settings or {})
+    others = [_beside(word) for word in beside]
+    target = read_rows(data, "data", given.input, size, None, images)
+    known = None if source is None else read_rows(source, "source", given.input, size, label or "", images)
+    names = _class_names(given, classes, known)
+    reads = any(item.access is not None and item.access.features for item in wanted)
+    one = _Questions(given, names, target, known, reads)
+    companions = [_companion(item, one, target, known) for item in others]
+    first = one.target
     near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
     kind = target.dataset.check_inputs().kind
-    changeable, targets, sources = kind == "image", {"": first}, {"": labelled}
-    pools: dict[str, list[Labelled]] = {}
-    if changeable and labelled is not None and rows is not None and pool_rows:
-        pools[""] = _pool(asked, rows, sets, "", pool_rows, tell)
-    for name in dict.fromkeys(near) if changeable and near_rows else ():
-        if labelled is None or rows is None or not pool_rows:
-            continue  # a measure says nothing without a pool
-        some = _some(len(first), near_rows)
-        tell(f"asking for the neighbours ({name}) of {len(some):,} rows")
-        rows_of = _row_set("target", np.full(len(target.rows), -1))
-        targets[name] = _near(asked, rows_of, {"target": target.dataset}, name, some, first)
-        here = _some(len(labelled.answers), near_rows)
-        beside = _near(asked, rows, sets, name, here, labelled.answers)
-        sources[name] = replace(labelled, answers=beside, label=labelled.label[here])
-        pools[name] = _pool(asked, rows, sets, name, max(1, pool_rows // 2), tell)
-    found, left_out = _estimates(wanted, targets, sources, pools, kind)
+    targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
+    # Without labelled rows under changes a measure says nothing.
+    if kind == "image" and one.labelled is not None and pool_rows:
+        pools[""] = one.pool("", pool_rows, tell)
+        for name in dict.fromkeys(near) if near_rows else ():
+            tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
+            targets[name], sources[name] = one.near(name, near_rows)
+            pools[name] = one.pool(name, max(1, pool_rows // 2), tell)
+    found, left_out = _estimates(wanted, targets, sources, pools, "" if kind == "image" else f", and {kind}s are not changed")
+    joint, without = _jointly(wanted, one, companions)
+    found, left_out = [*found, *joint], [*left_out, *without]
     shown = next((targets[name] for name in near if name in targets), None)
     best = found[0].estimate.accuracy if found else None
-    empty = Labelled(Answers(np.empty(0, np.int64), classes=len(asked.classes)), np.empty(0, np.int64))
-    seen = next((sources[name] for name in near if sources.get(name)), labelled) or empty
-    findings = diagnosed(seen, shown or first, best)
+    seen = next((sources[name] for name in near if sources.get(name)), one.labelled) or _nothing(len(names))
+    labelled = one.labelled
     return Estimates(
-        asked.name,
+        given.name,
         target.name,
         len(first),
         "" if labelled is None else labelled.name,
@@ -112,113 +94,136 @@ def ask(
         0 if labelled is None else len(labelled.answers),
         tuple(found),
         tuple(left_out),
-        tuple(findings),
-        _doubtful(target, shown, asked.classes, near, _some(len(first), near_rows)),
+        tuple(diagnosed(seen, shown or first, best)),
+        _doubtful(target, shown, names, near, _some(len(first), near_rows)),
     )
 
 
 # -- what is asked ------------------------------------------------------------------------------------------------------------
 
 
-def _model(
-    word: str,
-    data: Any,
-    source: Any,
-    label: str | None,
-    images: str | None,
-    classes: Sequence[str] | None,
-    settings: Mapping[str, Any],
-    size: int | None,
-) -> AskedModel:
-    if "#" in word:
-        return _run(word)
-    name = "onnx" if word.lower().endswith(".onnx") else "callable" if ":" in word else ""
-    if not name:
-        valid = ["STORE#KEY of a run", "FILE.onnx", "module:function", "FILE.py:function"]
-        raise InputError("model", f"{word!r} is none of what can be asked", valid)
-    if name == "onnx" and not Path(word).is_file():
-        raise InputError("model", f"there is no file {word!r}")
-    from crosswind.core.knobs import resolve
-    from crosswind.core.registry import facts
-    from crosswind.models.form import check_extra
-
-    known = facts("models", name)
-    check_extra(known.extra, "model", name)
-    file = "path" if name == "onnx" else "function"
-    given = load("models", name)(**resolve(known.knobs, {**settings, file: word}, "settings", f"model {name!r}"))
-    names = list(classes) if classes else _classes_of(source, label, images, size)
-    takes = _onnx_input(word) if name == "onnx" else None
-    shown = Path(word).name if name == "onnx" else word
-    return AskedModel(shown, _with_logits(answers_of_given(given, names, "given")), tuple(names), takes)
+def _class_names(model: AskedModel, given: Sequence[str] | None, source: Rows | None) -> tuple[str, ...]:
+    names = tuple(given) if given else model.classes or (source.values if source is not None else ())
+    if not names:
+        raise InputError("classes", "are needed, in the order of the model's outputs, where no labelled source names them")
+    if model.classes is not None and names != model.classes:
+        raise InputError("classes", f"must be those of the model in its order, or be left out: {', '.join(model.classes[:20])}")
+    if len(set(names)) < len(names):
+        raise InputError("classes", "names one class twice")
+    if len(names) < 2:
+        raise InputError("classes", "the model has one class, so that every answer is right")
+    return names
 
 
-def _with_logits(answers: Answer) -> Answer:
-    """The answers with logarithms in the place of probabilities, where a model gives those: so that their softmax is themselves.
+class _Questions:
+    """A model with its classes and the rows that it is asked about.
 
-    Rows of numbers in [0, 1] that all sum to 1 are taken for probabilities.
+    `target`: what it says of the rows to estimate. `labelled`: what it says of `known`, else of the rows that it was validated on;
+    None without either. `reads`: whether features are asked for, where they can be had.
     """
 
-    def said(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
-        found, doubts = answers(sets, datasets)
-        return {rule: {name: _as_logits(item) for name, item in own.items()} for rule, own in found.items()}, doubts
+    def __init__(self, model: AskedModel, names: Sequence[str], target: Rows, known: Rows | None, reads: bool = False) -> None:
+        self.model, self.names, self._answers = model, tuple(names), model.answers(names)
+        self._features = model.features if reads else None
+        self._rows, self._sets = _row_set("target", np.full(len(target.rows), -1)), {"target": target.dataset}
+        self.target = self._said("data", self._rows, self._sets)
+        if not model.steady:
+            self._check_steady()
+        self.labelled: Labelled | None = None
+        if known is not None:
+            self.told(_row_set("source", _codes(known, names)), {"source": known.dataset}, known.name)
+        elif model.source is not None:
+            self.told(*model.source, "the run's validation set")
 
-    return said
+    def told(self, rows: RowSet, sets: Sets, name: str) -> None:
+        """Have it answer for labelled rows."""
+        self.rows, self.sets = rows, sets
+        self.labelled = Labelled(self._said("source", rows, sets), rows.label, name)
+
+    def near(self, name: str, most: int) -> tuple[Answers, Labelled]:
+        """What it says of neighbours of at most so many rows of the target, and of the source."""
+        assert self.labelled is not None
+        there, here = _some(len(self.target), most), _some(len(self.labelled.answers), most)
+        said = self._near(name, self._rows, self._sets, there, self.target)
+        beside = self._near(name, self.rows, self.sets, here, self.labelled.answers)
+        return said, replace(self.labelled, answers=beside, label=self.labelled.label[here])
+
+    def pool(self, near: str, n: int, tell: Told) -> list[Labelled]:
+        """What it says of n labelled rows under every change of the pool, and with `near` of the neighbours of each."""
+        n = min(n, len(self.rows.rows))
+        copies = len(POOL) * n * (NEIGHBOURS + 1 if near else 1)
+        tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{f' ({near})' if near else ''}")
+        rule, read = self.model.rule, self._features
+        plain = said_of_copies(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
+        beside = said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n)[rule] if near else None
+        pool = pool_of(plain, near, beside)
+        return [replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool]
+
+    def _near(self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers) -> Answers:
+        keys = ("rows", "label", "true_label", "group", "weight", "origin")
+        part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
+        part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
+        chosen = replace(rows, environment=None, **part)
+        copied = said_of_copies(self._answers, chosen, sets, name, NEIGHBOURS, 0)[self.model.rule]
+        own = said.take(some)
+        plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
+        return replace(answers_of(plain, name, copied), classes=own.classes)
+
+    def _said(self, field: str, rows: RowSet, sets: Sets) -> Answers:
+        found, _ = self._answers({"rows": rows}, sets)
+        said: Predictions = found[self.model.rule]["rows"]
+        read = None if self._features is None else self._features(rows, sets[rows.source])
+        answers = Answers(said.answer, said.logits, classes=len(self.names), features=read)
+        if said.logits is not None:
+            _check_numbers(field, said.logits)
+        return answers
+
+    def _check_steady(self) -> None:
+        """Refuse a model that answers otherwise when it is asked for some rows again, beside others and in another order."""
+        again = _some(len(self.target), _TWICE)[::-1]
+        rows = replace(_row_set("target", np.full(len(again), -1)), rows=self._rows.rows[again])
+        second, first = self._said("data", rows, self._sets), self.target.take(again)
+        moved = first.answer != second.answer
+        if first.logits is not None and second.logits is not None:
+            moved = np.abs(first.probabilities - second.probabilities).max(axis=1) > _UNSTEADY
+        if moved.any():
+            why = "as in training mode; put it in evaluation mode"
+            raise DataError(f"the model answers {moved.sum()} of {len(again)} rows otherwise when it is asked again, {why}")
 
 
-def _as_logits(said: Predictions) -> Predictions:
-    z = said.logits
-    if z is None or not len(z) or not ((z >= 0) & (z <= 1)).all() or (np.abs(z.sum(axis=1) - 1) > 1e-3).any():
-        return said
-    with np.errstate(divide="ignore"):
-        return replace(said, logits=np.log(z))
-
-
-def _classes_of(source: Any, label: str | None, images: str | None, size: int | None) -> list[str]:
-    if source is None:
-        raise InputError("classes", "are needed, in the order of the model's outputs, where no labelled source names them")
-    rows = read_rows(source, "source", None, size, label or "", images)
-    return list(rows.values)
-
-
-def _onnx_input(path: str) -> InputSpec | None:
-    """The images that the file takes, where it says so."""
-    import onnxruntime
-
+def _beside(word: str) -> AskedModel:
     try:
-        shape = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).get_inputs()[0].shape
-    except Exception:  # said in full where the model is asked
-        return None
-    if len(shape) != 4 or not all(isinstance(side, int) for side in shape[1:]):
-        return None
-    c, h, w = shape[1:] if shape[1] in (1, 3) else (shape[3], *shape[1:3])
-    return InputSpec.image(h, w, c)
+        return asked_model(word, {})
+    except InputError as error:
+        raise InputError("beside" if error.field == "model" else error.field, error.problem, error.choices) from None
 
 
-def _run(word: str) -> AskedModel:
-    from crosswind.studies.artifacts import artifact_folder
-    from crosswind.studies.build import build_dataset
-    from crosswind.studies.jobs import WEIGHTS, _from_weights, _split_of
-    from crosswind.studies.store import Store, split_name
+def _companion(model: AskedModel, one: _Questions, target: Rows, known: Rows | None) -> _Questions:
+    """A further model, asked about the same rows as the first."""
+    if model.classes is not None and model.classes != one.names:
+        raise InputError(
+            "beside", f"{model.name} has other classes than the model, or another order: {', '.join(model.classes[:20])}"
+        )
+    spec = target.dataset.check_inputs()
+    if model.input is not None and model.input != spec:
+        raise InputError("beside", f"{model.name} takes {model.input}, and the model {spec}")
+    if known is not None or one.labelled is None:
+        return _Questions(replace(model, source=None), one.names, target, known)
+    mine, theirs = ((one.rows, one.sets), model.source)
+    ids = [sets[rows.source].row_ids(rows.rows) for rows, sets in (mine, theirs or mine)]
+    if theirs is None or not np.array_equal(ids[0], ids[1]):
+        raise InputError("source", f"is needed: {model.name} was not validated on the rows that {one.model.name} was")
+    return _Questions(model, one.names, target, None)
 
-    place, prefix = split_name(word)
-    with Store.open(place) as store:
-        record = store.run(prefix)
-        fits = [store.run(key) for key in record["needs"]] if record["kind"] == "score" else [record]
-        fit = next((item for item in fits if item["kind"] == "fit"), None)
-        if fit is None or fit["artifacts"] is None:
-            raise InputError("model", f"{word!r} was not trained here, or is not done; name what it stands for itself")
-        folders = {key: artifact_folder(store.out, key) for key in [fit["key"], *fit["needs"]]}
-    if not any(fit["artifacts"].glob(WEIGHTS.format("*"))):
-        raise InputError("model", f"the weights of {word!r} were not kept; run its study with keep: selected")
-    about = json.loads((fit["artifacts"] / "job.json").read_text(encoding="utf-8"))
-    spec = about["spec"]
-    classes = next(iter(about["sets"].values()))["classes"]
-    answers = _from_weights(spec, SimpleNamespace(needs=(fit["key"], *fit["needs"]), needed=folders))  # type: ignore[arg-type]
-    split, datasets = _split_of(spec)
-    rows = split.validation.get("validation") or next(iter(split.validation.values()), None)
-    main = build_dataset(spec["data"][spec["main"]])
-    rule = "best-id" if "best-id" in about["rules"] else next(iter(about["rules"]))
-    return AskedModel(word, answers, tuple(classes), main.input, None if rows is None else (rows, datasets), rule)
+
+def _check_numbers(field: str, logits: NDArray[Any]) -> None:
+    bad = ~np.isfinite(logits.max(axis=1)) | np.isnan(logits).any(axis=1)
+    if bad.any():
+        raise DataError(f"the model gave logits that are not finite for the rows of {field}, such as row {int(bad.argmax())}")
+    cut = (np.abs(logits) == _LARGEST).any(axis=1)
+    if cut.any():
+        where = f"for the rows of {field}, such as row {int(cut.argmax())}"
+        raise DataError(f"the model gave logits of {_LARGEST:g}, where half precision ends, {where}")
 
 
 def _row_set(source: str, label: NDArray[np.int64]) -> RowSet:
@@ -228,43 +233,14 @@ def _row_set(source: str, label: NDArray[np.int64]) -> RowSet:
     return RowSet(source, np.arange(n), label, label, none, None, weight, none.astype(np.int8), ("all",), ())
 
 
-def _codes(rows: Rows, classes: Sequence[str], label: Sequence[str] | None) -> NDArray[np.int64]:
-    """The class of every row's label, -1 for all where there are none."""
-    if label is None:
-        return np.full(len(rows.rows), -1, dtype=np.int64)
+def _codes(rows: Rows, classes: Sequence[str]) -> NDArray[np.int64]:
+    """The class of every row's label. Raises `DataError` for one that is none of the model's."""
     known = {name: code for code, name in enumerate(classes)}
-    strange = [name for name in dict.fromkeys(label) if name not in known]
+    assert rows.labels is not None
+    strange = [name for name in dict.fromkeys(rows.labels) if name not in known]
     if strange:
         raise DataError(f"{rows.name} has the label {strange[0]!r}, which is no class of the model ({', '.join(classes[:20])})")
-    return np.array([known[name] for name in label], dtype=np.int64)
-
-
-def _said(asked: AskedModel, rows: RowSet, sets: Mapping[str, AttributedDataset]) -> Answers:
-    found, _ = asked.answers({"rows": rows}, sets)
-    said: Predictions = found[asked.rule]["rows"]
-    return Answers(said.answer, said.logits, classes=len(asked.classes))
-
-
-def _labelled(asked: AskedModel, known: Rows | None) -> tuple[Labelled | None, RowSet | None, Mapping[str, AttributedDataset]]:
-    if known is not None:
-        rows: RowSet = _row_set("source", _codes(known, asked.classes, known.labels))
-        sets: Mapping[str, AttributedDataset] = {"source": known.dataset}
-        return Labelled(_said(asked, rows, sets), rows.label, known.name), rows, sets
-    if asked.source is None:
-        return None, None, {}
-    rows, sets = asked.source
-    return Labelled(_said(asked, rows, sets), rows.label, "the run's validation set"), rows, sets
-
-
-def _check(field: str, said: Answers) -> None:
-    if not len(said):
-        raise DataError(f"{field} has no rows")
-    bad_rows = np.zeros(len(said), bool) if said.logits is None else ~np.isfinite(said.logits.max(axis=1))
-    if said.logits is not None:
-        bad_rows |= np.isnan(said.logits).any(axis=1)
-    if bad_rows.any():
-        bad = int(bad_rows.argmax())
-        raise DataError(f"the model gave logits that are not finite for the rows of {field}, such as row {bad}")
+    return np.array([known[name] for name in rows.labels], dtype=np.int64)
 
 
 def _some(n: int, most: int) -> NDArray[np.int64]:
@@ -272,39 +248,18 @@ def _some(n: int, most: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 
-def _near(
-    asked: AskedModel, rows: RowSet, sets: Mapping[str, AttributedDataset], name: str, some: NDArray[np.int64], said: Answers
-) -> Answers:
-    keys = ("rows", "label", "true_label", "group", "weight", "origin")
-    part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
-    part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
-    copied = said_of_copies(asked.answers, replace(rows, environment=None, **part), sets, name, NEIGHBOURS, 0)[asked.rule]
-    own = said.take(some)
-    plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
-    return replace(answers_of(plain, name, copied), classes=own.classes)
-
-
-def _pool(asked: AskedModel, rows: RowSet, sets: Mapping[str, AttributedDataset], near: str, n: int, tell: Told) -> list[Labelled]:
-    n = min(n, len(rows.rows))
-    copies = len(POOL) * n * (NEIGHBOURS + 1 if near else 1)
-    tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{f' ({near})' if near else ''}")
-    plain = said_of_copies(asked.answers, rows, sets, "", NEIGHBOURS, n)[asked.rule]
-    beside = said_of_copies(asked.answers, rows, sets, near, NEIGHBOURS, n)[asked.rule] if near else None
-    pool = pool_of(plain, near, beside)
-    return [replace(item, answers=replace(item.answers, classes=len(asked.classes))) for item in pool]
+def _nothing(classes: int) -> Labelled:
+    return Labelled(Answers(np.empty(0, np.int64), classes=classes), np.empty(0, np.int64))
 
 
 # -- what is found ------------------------------------------------------------------------------------------------------------
 
 
 def _wanted(names: Sequence[str] | None) -> list[Facts]:
-    known = {item.name: item for item in listing("estimators")}
-    if names is None:  # of the neighbourhoods the paper's best: each takes ten passes more
-        heavy = {"ni-translate", "ni-erase", "ni-flipcrop"}
-        return [item for name, item in known.items() if name not in heavy]
-    from crosswind.core.registry import facts
-
-    return [facts("estimators", name, "estimators") for name in names]
+    if names is not None:
+        return [facts("estimators", name, "estimators") for name in names]
+    # Of the neighbourhoods the paper's best: each takes ten passes more.
+    return [item for item in listing("estimators") if item.name not in ("ni-translate", "ni-erase", "ni-flipcrop")]
 
 
 def _estimates(
@@ -312,25 +267,25 @@ def _estimates(
     targets: Mapping[str, Answers],
     sources: Mapping[str, Labelled | None],
     pools: Mapping[str, list[Labelled]],
-    kind: str,
+    unchanged: str,
 ) -> tuple[list[Row], list[tuple[str, str]]]:
+    """By one model alone: the estimates, the most believable first, and what was left out and why."""
     found, left_out = [], []
     for item in wanted:
         access = item.access or Access()
         near, labelled = access.neighbourhood, sources[""]
-        why = ""
         if access.models > 1:
-            why = f"it compares {access.models} models or more, and one was given"
-        elif access.source and labelled is None:
+            continue
+        if access.source and labelled is None:
             why = "no labelled rows of the source were given"
-        elif access.features or access.weights:
-            why = f"it reads {'weights' if access.weights else 'features'}, which are not asked for"
+        elif access.weights:
+            why = "it is one number whatever the data, so that it compares models and not sets"
+        elif access.features and targets[""].features is None:
+            why = "what this model's head reads is out of reach"
         elif access.pool and not pools:
-            why = "it learns from changed copies of labelled rows" + (f", and {kind}s are not changed" if kind != "image" else "")
-        if not why:
-            nothing = Labelled(Answers(np.empty(0, np.int64), classes=targets[""].classes), np.empty(0, np.int64))
-            estimator = load("estimators", item.name)()
-            prepared = Prepared(estimator, sources.get(near) or labelled or nothing, pools.get(near, []))
+            why = "it learns from changed copies of labelled rows" + unchanged
+        else:
+            prepared = Prepared(load("estimators", item.name)(), sources.get(near) or labelled or _nothing(0), pools.get(near, []))
             said = prepared(targets.get(near, targets[""]))
             if isinstance(said, Estimate):
                 found.append(Row(item.name, said, prepared.pool_error()))
@@ -338,6 +293,27 @@ def _estimates(
             why = said
         left_out.append((item.name, why))
     return sorted(found, key=lambda row: (row.pool_error is None, row.pool_error or 0.0)), left_out
+
+
+def _jointly(wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questions]) -> tuple[list[Row], list[tuple[str, str]]]:
+    """By several models, of which the first is the one that is asked about."""
+    found, left_out = [], []
+    models = [one, *others]
+    sources = [item.labelled for item in models if item.labelled is not None]
+    for item in wanted:
+        access = item.access or Access()
+        if access.models < 2:
+            continue
+        said: list[Estimate] | str = f"it compares {access.models} models or more, and has {len(models)}"
+        if access.source and not sources:
+            said = "no labelled rows of the source were given"
+        elif len(models) >= access.models:
+            said = estimated_jointly(load("estimators", item.name)(), sources, [each.target for each in models])
+        if isinstance(said, str):
+            left_out.append((item.name, said))
+        else:
+            found.append(Row(item.name, said[0], None))
+    return found, left_out
 
 
 def _doubtful(
@@ -366,8 +342,7 @@ def ask_table(predictions: str, source: str | None, label: str | None, estimator
         _, said, codes = scored_table(source, "source", classes, label or "label")
         assert codes is not None
         labelled = Labelled(said, codes, Path(source).name)
-    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, "table")
-    left_out = [(name, why.replace(", and tables are not changed", ", and a table holds none")) for name, why in left_out]
+    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, ", and a table holds none")
     empty = Labelled(Answers(np.empty(0, np.int64), classes=len(classes)), np.empty(0, np.int64))
     best = found[0].estimate.accuracy if found else None
     findings = diagnosed(labelled or empty, target, best)

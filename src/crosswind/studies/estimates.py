@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ from crosswind.core.knobs import Access
 from crosswind.core.registry import facts
 from crosswind.core.types import InputSpec, Job, digest
 from crosswind.studies.spec import Study
-from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL
+from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL, neighbourhood
 
 Values = Mapping[str, Any]
 Vary = Callable[[str, str, int], Job]
@@ -57,7 +58,7 @@ def check_changes(study: Study, estimators: Mapping[str, Values], data: str, inp
 
 
 @dataclass(frozen=True)
-class Estimates:
+class EstimateJobs:
     """The estimates of a point of a study. `roles`: of every set."""
 
     estimators: Mapping[str, Values]
@@ -96,13 +97,27 @@ VERSION = 2
 """Of what an estimate writes: raised when the same answers give another interval."""
 
 
+@cache
+def _changes(near: str, pool: int) -> str:
+    """What makes the copies: transforms with their versions and settings, so that answers for others are not taken for these."""
+    told: list[Any] = [[item.family, _version(item.family), dict(item.knobs)] for item in POOL] if pool else []
+    if near:
+        own = neighbourhood(near)
+        told.append([own.transform, _version(own.transform), own.knobs(), own.knobs(large=True)])
+    return digest(told)
+
+
+def _version(transform: str) -> int:
+    return facts("transforms", transform).version
+
+
 def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values) -> Vary:
     """The `vary` jobs of a model that a study trains. `tests`: its predictions for the test sets."""
 
     def vary(name: str, near: str, pool: int) -> Job:
         of = {job.spec["set"]: job for job in tests}.get(name)
         said = {"set": name, "near": near, "pool": pool, "neighbours": NEIGHBOURS}
-        told = {"kind": "vary", "fit": fit.key, **said, "of": None if of is None else of.key}
+        told = {"kind": "vary", "fit": fit.key, **said, "changes": _changes(near, pool), "of": None if of is None else of.key}
         spec = {**said, "item": None if of is None else of.spec["item"], "data": {} if of is None else of.spec["data"]}
         needs = (fit.key, *fit.needs)
         return Job(digest(told), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key)
@@ -116,7 +131,7 @@ def vary_of_given(predictions: Sequence[Job]) -> Vary:
     def vary(name: str, near: str, pool: int) -> Job:
         of = next(job for job in predictions if job.spec["set"] == name)
         said = {"near": near, "pool": pool, "neighbours": NEIGHBOURS}
-        told = {"kind": "vary", "of": of.key, **said}
+        told = {"kind": "vary", "of": of.key, **said, "changes": _changes(near, pool)}
         return Job(digest(told), {**of.spec, **said}, {**of.labels, "role": "vary"}, (), "vary")
 
     return vary

@@ -19,7 +19,7 @@ from crosswind.core.types import Job, digest
 from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, Point
-from crosswind.studies.estimates import Estimates, vary_of_fit, vary_of_given
+from crosswind.studies.estimates import EstimateJobs, vary_of_fit, vary_of_given
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
@@ -47,7 +47,7 @@ def jobs_of(
     base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     place = {"data": point.data, "shift": point.shift, "size": point.size}
-    asked = Estimates(estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()})
+    asked = EstimateJobs(estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()})
     told: set[str] = set()
 
     def new(*jobs: Job) -> Iterator[Job]:

@@ -73,7 +73,7 @@ def fit(spec: Values, place: Place) -> Done:
     from crosswind.training.loop import fit as train
     from crosswind.training.profiling import Profile
 
-    run, base = _training(spec, place)
+    run, base = _training(spec, _folders(place))
     split, settings = run[1], run[4]
     traced = None if place.profile is None else Profile(settings.device)
     meter.seconds["prepare"] = meter.total()
@@ -117,21 +117,8 @@ def predict(spec: Values, place: Place) -> Done:
 
     meter, name = Meter(inside=True), spec["set"]
     with meter.part("evaluation"):
-        if "model" in spec:
-            split, datasets = _split_of(spec)
-            rows = _row_set(split, name)
-            model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
-            answer, logits = model.answer(rows, datasets[rows.source], split.class_names)
-            made = Predictions(datasets[rows.source].row_ids(rows.rows), rows.label, rows.group, answer, logits)
-            predictions, doubts = {GIVEN: {name: made}}, []
-        else:
-            fitted = _about(place.needed[place.needs[0]])["spec"]
-            sets = {**fitted["split"]["sets"], name: spec["item"]}
-            split, datasets = _split_of(
-                {**fitted, "data": {**fitted["data"], **spec["data"]}, "split": {**fitted["split"], "sets": sets}}
-            )
-            answers = place.held.get(place.needs[0]) or _from_weights(fitted, place)
-            predictions, doubts = answers({name: split.evaluation[name]}, datasets)
+        answers, split, datasets = _asked(spec, place)
+        predictions, doubts = answers({name: _row_set(split, name)}, datasets)
     write_predictions(place.folder / "predictions.npz", predictions)
     report = split.report
     about = {
@@ -146,25 +133,33 @@ def predict(spec: Values, place: Place) -> Done:
 
 def vary(spec: Values, place: Place) -> Done:
     """Answer for changed copies of the rows of a set; see the module."""
-    from crosswind.studies.varying import answers_of_given, said_of_copies, write_said
+    from crosswind.studies.varying import said_of_copies, write_said
     from crosswind.training.metering import Meter
 
-    meter, name = Meter(inside=True), spec["set"]
+    meter = Meter(inside=True)
     with meter.part("evaluation"):
-        if "model" in spec:
-            split, datasets = _split_of(spec)
-            model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
-            answers: Any = answers_of_given(model, split.class_names, GIVEN)
-        else:
-            fitted = _about(place.needed[place.needs[0]])["spec"]
-            sets = fitted["split"]["sets"] if spec["item"] is None else {**fitted["split"]["sets"], name: spec["item"]}
-            data = {**fitted["data"], **spec["data"]}
-            split, datasets = _split_of({**fitted, "data": data, "split": {**fitted["split"], "sets": sets}})
-            answers = place.held.get(place.needs[0]) or _from_weights(fitted, place)
-        rows = _row_set(split, name)
+        answers, split, datasets = _asked(spec, place)
+        rows = _row_set(split, spec["set"])
         said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"])
     write_said(place.folder / "copies.npz", said)
     return {"sets": {}, "warnings": [], "cost": meter.cost()}, {"cost": meter.cost()}
+
+
+def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
+    """What answers for the set of `spec`, and the split and data sets that hold the set."""
+    if "model" in spec:
+        from crosswind.studies.varying import answers_of_given
+
+        split, datasets = split_of(spec)
+        model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
+        return answers_of_given(model, split.class_names, GIVEN), split, datasets
+    fitted = _about(place.needed[place.needs[0]])["spec"]
+    sets = dict(fitted["split"]["sets"])
+    if spec["item"] is not None:  # a test set, which the fit did not know
+        sets[spec["set"]] = spec["item"]
+    data = {**fitted["data"], **spec["data"]}
+    split, datasets = split_of({**fitted, "data": data, "split": {**fitted["split"], "sets": sets}})
+    return place.held.get(place.needs[0]) or kept_answers(fitted, _folders(place)), split, datasets
 
 
 def estimate(spec: Values, place: Place) -> Done:
@@ -179,7 +174,7 @@ def estimate(spec: Values, place: Place) -> Done:
     near = spec["estimator_near"]
     said = {key: read_said(folder / "copies.npz") for key, folder in files.items() if key != "predicted"}
     if "split" in spec:  # a model that is not trained here: the labels of the source are those of this row's split
-        split, datasets = _split_of(spec)
+        split, datasets = split_of(spec)
         labelled = _regrouped(source[GIVEN][spec["source"]], _row_set(split, spec["source"]), datasets)
         source = {GIVEN: {spec["source"]: labelled}}
     estimates, warnings = {}, []
@@ -213,7 +208,7 @@ def score(spec: Values, place: Place) -> Done:
             report["short"] |= about["split"]["short"]
             report["warnings"] = list(dict.fromkeys([*report["warnings"], *about["warnings"]]))
     else:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
-        split, datasets = _split_of(spec)
+        split, datasets = split_of(spec)
         report, names = split.report, _names(split)
         regrouped = {name: _regrouped(said[GIVEN][name], _row_set(split, name), datasets) for name in names}
         said = dict.fromkeys(spec["rules"], regrouped)
@@ -254,7 +249,7 @@ KINDS: dict[str, Callable[[Values, Place], Done]] = {
 """From the kind of a job to the function that does it: what the jobs that read it are told, and its result."""
 
 
-def _training(spec: Values, place: Place) -> tuple[Run, dict[str, Tensor] | None]:
+def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Tensor] | None]:
     """What a fit trains, and the weights of the base that it starts from."""
     import torch
 
@@ -262,14 +257,15 @@ def _training(spec: Values, place: Place) -> tuple[Run, dict[str, Tensor] | None
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
     torch.set_num_threads(int(spec["threads"]))
-    split, datasets = _split_of(spec)
+    split, datasets = split_of(spec)
     settings = TrainingSettings(**{**spec["training"], "device": own_device(spec["training"]["device"])})
     method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
     run = (method, split, datasets, ModelSpec(spec["model"]["name"], spec["model"]["knobs"]), settings)
-    return run, _base_weights(method, place)
+    return run, _base_weights(method, folders)
 
 
-def _split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
+def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
+    """The split that a job's specification describes, and its data sets."""
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
     return make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]), datasets
 
@@ -301,27 +297,33 @@ def _about(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "job.json").read_text(encoding="utf-8"))
 
 
-def _from_weights(fitted: Mapping[str, Any], place: Place) -> Answer:
+def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
+    """What the weights that a fit kept say. `fitted`: its specification; `folders`: its own, then that of the base if it has one.
+
+    Raises `RunError` where they were not kept.
+    """
     from safetensors.torch import load_file
 
     from crosswind.training.loop import trained
 
-    folder = place.needed[place.needs[0]]
-    files = {rule: folder / WEIGHTS.format(rule) for rule in _about(folder)["rules"]}
+    files = {rule: folders[0] / WEIGHTS.format(rule) for rule in _about(folders[0])["rules"]}
     if not all(path.is_file() for path in files.values()):
         raise RunError("the weights of the fit that it needs were not kept")
-    run, base = _training(fitted, place)
+    run, base = _training(fitted, folders)
     return trained(*run, fitted["seed"], {rule: load_file(str(path)) for rule, path in files.items()}, base=base)
 
 
-def _base_weights(method: Method, place: Place) -> dict[str, Tensor] | None:
-    if method.needs.base is None or not place.needs:
+def _folders(place: Place) -> list[Path]:
+    return [place.needed[key] for key in place.needs]
+
+
+def _base_weights(method: Method, folders: Sequence[Path]) -> dict[str, Tensor] | None:
+    if method.needs.base is None or not folders:
         return None
     from safetensors.torch import load_file
 
-    folder = place.needed[place.needs[-1]]
     # By the rule that the method names where it gave a choice, as where a method trains its base itself.
-    chosen = next(path for rule in (method.needs.base.rule, "last") if (path := folder / WEIGHTS.format(rule)).exists())
+    chosen = next(path for rule in (method.needs.base.rule, "last") if (path := folders[-1] / WEIGHTS.format(rule)).exists())
     return load_file(str(chosen))
 
 

@@ -5,7 +5,7 @@ The copies of a pool are the rows of the source under every change of `POOL`; wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +24,10 @@ from crosswind.transforms.neighbourhood import POOL, neighbourhood
 if TYPE_CHECKING:
     from crosswind.models.outside import Outside
     from crosswind.shifts.split import RowSet
+    from crosswind.training.trajectory import Answer
+
+Features: TypeAlias = "Callable[[RowSet, AttributedDataset], NDArray[np.float32]]"
+"""What a network's head reads for every row of a set, float32 [n, d]."""
 
 LARGE = 64
 """Pixels a side from which a neighbourhood takes its values for pictures of ImageNet's size."""
@@ -33,23 +37,27 @@ LARGE = 64
 class Said:
     """Of n rows under C changes, or of them all and their neighbours: `label` int64 [n]; `answer` int64 [C, n, N + 1], the row
     itself first; `entropy` float32 of the same shape, in nats, None where there are labels only; `logits` float32 [C, n, k] of the
-    rows themselves, where no neighbours were asked for."""
+    rows themselves, where no neighbours were asked for; so are `features` float32 [C, n, d], which no file holds."""
 
     label: NDArray[np.int64]
     answer: NDArray[np.int64]
     entropy: NDArray[np.float32] | None = None
     logits: NDArray[np.float32] | None = None
-
-
-Answer: TypeAlias = Any
+    features: NDArray[np.float32] | None = None
 
 
 def said_of_copies(
-    answers: Answer, rows: RowSet, datasets: Mapping[str, AttributedDataset], near: str, neighbours: int, pool: int
+    answers: Answer,
+    rows: RowSet,
+    datasets: Mapping[str, AttributedDataset],
+    near: str,
+    neighbours: int,
+    pool: int,
+    features: Features | None = None,
 ) -> dict[str, Said]:
     """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool, 0: the rows as they are.
 
-    `answers`: from sets and data sets to predictions by rule and set, and doubts.
+    `answers`: from sets and data sets to predictions by rule and set, and doubts. `features` are asked for where given.
     """
     dataset = datasets[rows.source]
     law, chosen = rows.visit_law, np.arange(len(rows.rows))
@@ -75,7 +83,8 @@ def said_of_copies(
         asked = replace(rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **again)
         found, _ = answers({name: asked}, {**datasets, name: made})
         for rule, sets in found.items():
-            out.setdefault(rule, []).append(_read(sets[name], n, many))
+            read = features(asked, made) if features is not None and not near else None
+            out.setdefault(rule, []).append((*_read(sets[name], n, many), read))
     return {rule: _joined(label, parts, bool(near)) for rule, parts in out.items()}
 
 
@@ -90,9 +99,9 @@ def _read(said: Predictions, n: int, many: int) -> tuple[Any, ...]:
 
 
 def _joined(label: NDArray[np.int64], parts: Sequence[tuple[Any, ...]], near: bool) -> Said:
-    answer, entropy, logits = (None if found[0] is None else np.stack(found) for found in zip(*parts, strict=True))
+    answer, entropy, logits, read = (None if found[0] is None else np.stack(found) for found in zip(*parts, strict=True))
     assert answer is not None
-    return Said(label, answer, entropy if near else None, None if near else logits)
+    return Said(label, answer, entropy if near else None, None if near else logits, read)
 
 
 def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> Answer:
@@ -149,7 +158,8 @@ def pool_of(plain: Said | None, near: str, copied: Said | None) -> list[Labelled
         return []
     sets = []
     for place, change in enumerate(POOL):
-        answers = Answers(plain.answer[place, :, 0], None if plain.logits is None else plain.logits[place])
+        logits, read = (None if part is None else part[place] for part in (plain.logits, plain.features))
+        answers = Answers(plain.answer[place, :, 0], logits, features=read)
         answers = answers if copied is None else _near(answers, near, copied, place)
         sets.append(Labelled(answers, plain.label, change.name, change.family))
     return sets
