@@ -19,7 +19,6 @@ from crosswind.data.derive import DerivedAttribute, derive
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.jtt import JTT
-from crosswind.studies.engines import Place
 from crosswind.studies.jobs import _base_weights
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
@@ -187,8 +186,7 @@ def test_a_study_hands_on_the_last_weights_too(tmp_path: Path) -> None:
     for rule, value in [("best-id", 1.0), ("last", 2.0)]:
         save_file({"model.w": torch.tensor([value])}, str(tmp_path / f"weights-{rule}.safetensors"))
     methods = (JTT(), SimpleNamespace(needs=Needs(base=Base())))
-    place = Place("key", ("base",), tmp_path, tmp_path, lambda told: None, {"base": tmp_path})
-    given = [_base_weights(method, place) for method in methods]  # type: ignore[arg-type]
+    given = [_base_weights(method, [tmp_path]) for method in methods]  # type: ignore[arg-type]
     assert [float(found["model.w"]) for found in given if found] == [2.0, 1.0]
 
 
