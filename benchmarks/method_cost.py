@@ -54,7 +54,7 @@ MODELS = {"mlp": (32, 15, 12), "small-cnn": (32, 9, 4), "resnet-w16": (64, 7, 2)
 ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
-NEED_NORM = ("bn-adapt", "sagnet")
+NEED_NORM = ("bn-adapt", "sagnet", "ubnet")  # the last needs maps
 WHOLE = {"bn-adapt": "prediction", "jtt": "run"}
 
 
@@ -167,7 +167,7 @@ def ratios_of(name: str, model: str, erm: Side, rounds: int) -> tuple[list[float
         own, base = took[id(side)], took[id(erm)]
         plain.append(base)
         ratio = own / base
-        if side.method.needs.base is not None:
+        if WHOLE.get(name) == "run":
             ratio += side.method.first + timed(side.stage, 1) / (RUN * base)  # type: ignore[attr-defined]
         found.append(ratio)
         views.append((timed(side.batch, steps) - timed(erm.batch, steps)) / base if augments else 0.0)

@@ -102,6 +102,20 @@ def sagnet(method: Any, given: Given) -> None:
     _descend(cross_entropy(model.head(model.after(hidden, tap)), given.y))
 
 
+def ubnet(method: Any, given: Given) -> None:
+    """The frozen model forwards, and what combines its maps there and back."""
+    model = given.make().eval()
+    with torch.no_grad():
+        found = model.taps(given.x, model.stages)
+        maps = [nn.functional.adaptive_avg_pool2d(found[name], method.side) for name in model.stages]
+    told = []
+    for one in maps:
+        reduced = nn.Conv2d(one.shape[1], method.channels, 1, device=one.device)(one)
+        mixed = nn.Conv2d(method.channels, method.channels, 3, padding=1, device=one.device)(reduced)
+        told.append(nn.Linear(method.channels, CLASSES, device=one.device)(mixed.mean((2, 3))))
+    _descend(cross_entropy(torch.stack(told).mean(0), given.y))
+
+
 PLAIN: dict[str, Callable[[Any, Given], None]] = {
     # Views are no products: their cost is told beside, and images a second are the goals of `augmentations.py`.
     "augmix": erm,
@@ -109,6 +123,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "imagenet": erm,
     "randaugment": erm,
     "bn-adapt": erm,
+    "bpa": erm,
     "causirl-coral": aligned(covariances, 2),
     "causirl-mmd": aligned(kernels, 2),
     "dann": dann,
@@ -120,8 +135,9 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "mixup": erm,
     "mmd": aligned(kernels),
     "sagnet": sagnet,
+    "ubnet": ubnet,
 }
-"""A training step of each method; of "jtt" the second training's."""
+"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's."""
 
 
 def demand(method: Method, model: str, side: int, rows: int, steps: int, device: str = "meta") -> float:

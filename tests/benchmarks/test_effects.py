@@ -32,7 +32,7 @@ from crosswind.studies.reading import read_study_file
 
 OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining")
 """Subjects that are no method."""
-MISSING: tuple[str, ...] = ()
+MISSING: tuple[str, ...] = ("bpa", "ubnet")
 """Subjects without a record yet; one whose record is there must not stand here."""
 FOUND = records()
 
@@ -93,7 +93,7 @@ def test_records_come_from_rows_and_seeds_that_nobody_explored(name: str) -> Non
 
 def test_every_changed_verdict_is_explained_and_every_note_is_about_something() -> None:
     first = json.loads(FIRST.read_text(encoding="utf-8"))
-    assert sum(map(len, first.values())) == 71 and set(first) == subjects()
+    assert sum(map(len, first.values())) == 71 and set(first) < subjects()
     assert unexplained(FOUND) == []
     notes = read_study_file(NOTES)
     assert set(notes) <= subjects() and sum(len(about.get("tried", [])) for about in notes.values()) >= 22

@@ -30,6 +30,7 @@ LIMITED = [item.name for item in FACTS if item.limit is not None and item.limit.
 SETTINGS: dict[str, dict[str, Any]] = {
     "bn-adapt": {"model": "small-cnn"},  # with batch norm, which it adapts
     "sagnet": {"model": "small-cnn"},  # with batch norm, which its adversary moves
+    "ubnet": {"model": "small-cnn"},  # with maps, which it reads
     "irm": {"batch": 15},  # 8 rows of one environment and 7 of the other: the mean of their means is not the batch's mean
 }
 

@@ -12,6 +12,7 @@ from tests.training.world import dataset, split
 
 from crosswind.methods.base import Batch, Loss, Method, Stage
 from crosswind.methods.erm import ERM
+from crosswind.models.build import build_model, unnamed
 from crosswind.training.identity import info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.run_context import LoopContext
@@ -25,6 +26,8 @@ def steps(name: str, method: Method) -> int:
     settings = TrainingSettings(batch=16, steps=12, device="meta", optimiser="sgd", patience=None)
     sets, data = split(), dataset()
     images = {sets.train.source: data}
+    first = build_model(given.get("model", "mlp"), {}, data.input, unnamed(2), 0).state_dict()
+    base = {f"model.{key}": value for key, value in first.items()} if method.needs.base else None
     rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views())
     info = info_of(sets, images, settings)
     context = LoopContext(
@@ -35,7 +38,7 @@ def steps(name: str, method: Method) -> int:
         0,
         rows,
         EvaluationRows(sets.train, data, settings, resident=False),
-        None,
+        base,
     )
     context.begin(Stage(), fresh=False)  # what a method does between stages may wait
 

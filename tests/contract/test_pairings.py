@@ -142,7 +142,8 @@ PAIRINGS: dict[str, Pairing] = {
     "an operation that does nothing": Pairing(settings=lambda item: {"operations": "rotate", "magnitude": 0},
         of=lambda item: item.name == "randaugment", told=everybody,
         words=r"is erm at operations = rotate, magnitude = 0|this run is ERM"),
-    "no batch norm": Pairing({"models": ["mlp"]}, refused=lambda needs: needs.norm == "batch", words="batch norm"),
+    "no batch norm and no maps": Pairing({"models": ["mlp"]}, refused=lambda needs: needs.norm == "batch" or needs.maps,
+        words="(batch norm|feature maps)"),
     "a test lot of one row": Pairing(
         {"sets": sets_of(draw={"total": 1})},
         told=lambda needs: bool(needs.adapts), words="which is a single test row"),
@@ -181,8 +182,8 @@ def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False)
     return make_plan(study_from({**STUDY, **changes, "methods": methods, "models": models, "training": training}, name="pairings"))
 
 
-def wants_norm(item: Facts) -> bool:
-    return bool(item.needs and item.needs.norm == "batch")
+def convolutional(item: Facts) -> bool:
+    return bool(item.needs and (item.needs.norm == "batch" or item.needs.maps))
 
 
 CASES = [(name, method) for name, pairing in PAIRINGS.items() for method, item in FACTS.items() if pairing.of(item)]
@@ -275,7 +276,7 @@ def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None
     pairing, item = PAIRINGS[name], FACTS[method]
     assert item.needs is not None and item.limit is not None
     made: Method = load("methods", method)(**settings_of(pairing, item))
-    split, data, model, training = drawn(name, wants_norm(item))
+    split, data, model, training = drawn(name, convolutional(item))
     if pairing.refused(item.needs):
         with pytest.raises((NeedsError, InputError)) as error:
             fit(made, split, data, model, training, 0)
@@ -285,7 +286,7 @@ def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None
     if pairing.told(item.needs):
         assert any(re.search(words_of(pairing, item), text) for text in found.warnings), found.warnings
     else:
-        plain = reference(name, item.limit.equals, item.needs.sampler, wants_norm(item))
+        plain = reference(name, item.limit.equals, item.needs.sampler, convolutional(item))
         assert apart(found, plain) > 1e-6, "silently another method"
 
 
@@ -303,8 +304,8 @@ def test_where_a_plan_says_that_a_method_is_another_one_it_is(method: str, setti
     """Places of a limit beside the one that the contract's twin looks at; one step beyond them is another network."""
     item = FACTS[method]
     assert item.needs is not None and item.limit is not None and len(ALSO) >= 14
-    plain = reference("its limit", item.limit.equals, item.needs.sampler, wants_norm(item))
-    split, data, model, training = drawn("its limit", wants_norm(item))
+    plain = reference("its limit", item.limit.equals, item.needs.sampler, convolutional(item))
+    split, data, model, training = drawn("its limit", convolutional(item))
     made: Method = load("methods", method)(**settings)
     assert apart(fit(made, split, data, model, training, 0), plain) < 1e-10
     if "magnitude" in settings:

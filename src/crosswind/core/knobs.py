@@ -162,9 +162,10 @@ class Needs:
     `"instance"`, `"class"`). `taps`: names of the model stages whose features it reads. `base`: the run whose weights it starts
     from. `switches`: knobs that say where in a run the method changes, see `switch_steps`; a run must be longer than each.
     `adapts`: the knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is
-    transductive. `norm`: what the model's layers must be normalised by, see `Form`. `channels`: the numbers of channels of the
-    images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its value with which
-    the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must hold two of each.
+    transductive. `norm`: what the model's layers must be normalised by, see `Form`. `maps`: whether the outputs of the model's
+    stages must be maps [c, h, w]. `channels`: the numbers of channels of the images that it can work on; empty: any. `rows`: the
+    least rows that a batch must have. `spread`: knob -> its value with which the rows of one environment, or of one mixture of
+    them, are compared with each other, so that a batch must hold two of each.
     """
 
     groups: bool = False
@@ -176,6 +177,7 @@ class Needs:
     switches: tuple[str, ...] = ()
     adapts: str = ""
     norm: str = ""
+    maps: bool = False
     channels: tuple[int, ...] = ()
     rows: int = 0
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -211,6 +213,7 @@ class Needs:
             (f"more steps than {' and '.join(self.switches)}", self.switches),
             ("unlabelled test rows", self.adapts),
             (f"{self.norm} norm", self.norm),
+            ("a convolutional model", self.maps),
             (f"{' or '.join(str(number) for number in self.channels)} channels", self.channels),
             (f"batches of at least {self.rows} rows", self.rows),
         )
@@ -227,7 +230,7 @@ class Form:
     images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it; else it answers
     as it is, and `files` are its knobs that name files, whose contents are part of what it is. `takes`: the kinds of input, see
     `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose inputs it then takes; its knob
-    `settings` holds that model's.
+    `settings` holds that model's. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps` tells by the norm.
     """
 
     norm: str = ""
@@ -239,6 +242,13 @@ class Form:
     files: tuple[str, ...] = ()
     takes: tuple[str, ...] = ("image",)
     of: str = ""
+    maps: bool | None = None
+
+    def has_maps(self) -> bool | None:
+        """Whether its stages give maps; None: not known. Networks that are never normalised, or by layer, are not convolutional."""
+        if self.maps is not None:
+            return self.maps
+        return self.norm not in ("none", "layer") if self.norm else None
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""

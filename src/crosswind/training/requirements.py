@@ -138,6 +138,12 @@ def _problems(pairing: Pairing) -> Iterator[str]:
                 f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; name the "
                 f"models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
             )
+        if needs.maps and form.has_maps() is False:
+            fitting = [item.name for item in listing("models") if item.built is not None and item.built.has_maps()]
+            yield (
+                f"reads the feature maps of a convolutional model, and {label!r} has none; name the models that it is run with in "
+                f"its 'models', or take another one (valid: {', '.join(fitting)})"
+            )
     if needs.pairs:
         yield f"needs rows in pairs by {needs.pairs}, which the loader does not make yet"
     if batch < needs.rows:

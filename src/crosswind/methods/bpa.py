@@ -1,0 +1,232 @@
+"""Bias-aware weighting by pseudo-attributes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crosswind.core.exhibits import Exhibit, Grid
+from crosswind.core.knobs import Base, Limit, Needs, choose, knob, linear
+from crosswind.core.registry import register
+from crosswind.core.seeds import seed_of
+from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, Stage, State
+from crosswind.methods.functional import membership, row_losses
+
+__all__ = ["BPA", "clusters"]
+
+UNSEEN = -1.0  # no cross-entropy is negative
+
+
+@final
+@register("bpa", kind="method")
+@dataclass(frozen=True)
+class BPA(Method):
+    """BPA: rows are weighted by the size and the loss of clusters of an ERM network's features, which stand for groups.
+
+    Objective: the features of a first network, trained by ERM, are clustered within each class, `k` clusters a class. With N_c the
+        rows of cluster c, N those of all, l_i the cross-entropy of row i when it was last drawn and L_c the mean l_i over the rows
+        of c, a row of cluster c has in a batch B the raw weight
+            r_i = (N / N_c) L_c / sum over c' of L_c',        before every row was drawn once: r_i = N / N_c,
+        divided by its mean over B. Every row keeps a running weight w_i, 1 at first:
+            w_i <- (1 - momentum) w_i + momentum r_i          (average "mean", their section 4.3)
+            w_i <- w_i exp(momentum r_i)                      (average "exponential")
+        divided by its mean over B, and a step descends the mean over B of w_i l_i. L_c is taken anew each `refresh` steps. The
+        model starts from the seed's own weights, not from the first network's.
+    Assumes: the first network's features tell the groups apart within a class, so that rows against the bias fall in clusters of
+        their own, small or with a large loss. No group or environment is read. Mislabelled rows have large losses too.
+    Knobs: k 8 and momentum 0.3, those of Jeon et al. 2025 (12 clusters for iWildCam). refresh 10: Jeon et al.'s code. The first
+        network is ERM for at most base_epochs 50 passes, stopped after base_patience 10 validations without a new best, and that of
+        the best validation is taken: Jeon et al. 2025.
+    Limits: at momentum = 0 all weights stay 1, and it is "erm" on the same batches. One cluster a class is not the limit: it weighs
+        classes.
+    Deviations: the authors weigh in their released code the rows of a batch by running weights of the rows, as here; their text has
+        running weights of clusters. Clusters are k-means of features scaled to length 1 (scikit-learn), theirs by the cosine to
+        unscaled centres. A class with fewer different rows than k has fewer clusters; Jeon et al.'s code repeats its rows. A
+        weight above 10 is cut in their settings, which their code never reads; here none is. Patience counts the study's
+        validations, not passes. A row that stands in a batch twice counts with its mean loss.
+    Reference:
+        @inproceedings{seo2022unsupervised, title={Unsupervised Learning of Debiased Representations with Pseudo-Attributes},
+        author={Seo, Seonguk and Lee, Joon-Young and Han, Bohyung}, booktitle={CVPR}, pages={16742--16751}, year={2022}}
+    Checked against: hand-worked weights; a plain loop over rows and clusters.
+    """
+
+    k: int = knob(
+        8,
+        domain="[1, inf)",
+        search=choose(4, 8, 12),
+        grid={"jeon2025": [8]},
+        source="Jeon et al. 2025, table 8",
+        doc="clusters a class",
+    )
+    momentum: float = knob(
+        0.3,
+        domain="[0, 1]",
+        search=linear(0.05, 0.5),
+        grid={"jeon2025": [0.3]},
+        source="Jeon et al. 2025, table 8",
+        doc="share of the raw weight in the running one, or the factor in the exponent",
+    )
+    average: str = knob(
+        "mean",
+        domain="{mean, exponential}",
+        source="Seo et al. 2022, section 4.3; exponential: the authors' code",
+        doc="how raw weights become running ones",
+    )
+    refresh: int = knob(
+        10, domain="[1, inf)", source="Jeon et al. 2025, their code", doc="steps between two looks at the clusters' losses"
+    )
+    base_patience: int | None = knob(
+        10, domain="[1, inf)", source="Jeon et al. 2025, table 8", doc="validations without a new best that end the first training"
+    )
+    base_epochs: float | None = knob(
+        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 8", doc="passes over the rows of the first training, at most"
+    )
+
+    needs = Needs(
+        base=Base("erm", settings={"stop_at": None}, from_knobs={"patience": "base_patience", "epochs": "base_epochs"}), rows=2
+    )
+    limit = Limit({"momentum": 0.0}, equals="erm")
+    version = 1
+    family = {"jeon2025": "worst case"}
+
+    def state(self, info: Info) -> State:
+        """By row: `cluster` int64, `weight`, `loss` (`UNSEEN` before it was drawn), `group` int64; `rows`, `level` [c] of clusters.
+
+        `level` is a cluster's mean loss. `found` bool []: whether the first network's features were numbers.
+        """
+        n = info.n_rows
+        return {
+            "cluster": torch.zeros(n, dtype=torch.int64),
+            "group": torch.zeros(n, dtype=torch.int64),
+            "weight": torch.ones(n),
+            "loss": torch.full((n,), UNSEEN),
+            "rows": torch.ones(info.n_classes * self.k),
+            "level": torch.zeros(info.n_classes * self.k),
+            "found": torch.ones((), dtype=torch.bool),
+        }
+
+    def stage(self, index: int, context: RunContext) -> Stage | None:
+        """The second training; the first is the base run's."""
+        if index:
+            return None
+        features = context.features(base=True).float()
+        finite = bool(torch.isfinite(features).all())
+        if finite:
+            found = clusters(features.numpy(), context.y.cpu().numpy(), self.k, seed_of(context.seed, "pseudo-attributes"))
+            context.state["cluster"] = torch.from_numpy(found).to(context.y.device)
+            counts = torch.bincount(torch.from_numpy(found), minlength=context.info.n_classes * self.k)
+            context.state["rows"] = counts.to(context.y.device, torch.float32)
+        context.state["group"] = context.group.clone()
+        context.state["found"] = torch.tensor(finite, device=context.y.device)
+        return Stage()
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        """See the class."""
+        each = row_losses(modules["model"](batch.x), batch.y)
+        cluster, many = state["cluster"], len(state["level"])
+        own = cluster[batch.ids]
+        levels = state["level"]
+        raw = len(cluster) / state["rows"][own]
+        known = (state["loss"] != UNSEEN).all() & (levels.sum() > 0)
+        raw = torch.where(known, raw * levels[own] / levels.sum().clamp(min=1e-30), raw)
+        before = state["weight"][batch.ids]
+        raw = raw / raw.mean().clamp(min=1e-30)
+        new = torch.lerp(before, raw, self.momentum) if self.average == "mean" else before * torch.exp(self.momentum * raw)
+        new = new / new.mean()
+        with torch.no_grad():
+            same = (batch.ids[:, None] == batch.ids).float()
+            losses = state["loss"].index_copy(0, batch.ids, (same @ each.detach().float()) / same.sum(1))
+            if (batch.step + 1) % self.refresh == 0:
+                levels = _means(losses, cluster, many)
+        weights = state["weight"].index_copy(0, batch.ids, new)
+        return Loss(
+            (new.to(each.dtype) * each).mean(), {"largest_weight": new.max()}, {"weight": weights, "loss": losses, "level": levels}
+        )
+
+    def doubts(self, state: State) -> list[str]:
+        """Weights that follow nothing, or the clusters' sizes alone."""
+        if self.momentum == 0:
+            return []
+        if not bool(state["found"]):
+            return [
+                "the first network diverged, so its features are no clusters and all rows weigh the same; lower the learning rate"
+            ]
+        if bool((state["loss"] == UNSEEN).any()) or not bool(state["level"].any()):
+            short = "the run ended before every row was drawn and the clusters' losses were looked at"
+            return [f"{short}, so weights follow the clusters' sizes alone; take more steps"]
+        return []
+
+    def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
+        """The weights beside the true groups, which training did not read; and the clusters."""
+        group, weight, cluster = state["group"].cpu(), state["weight"].cpu().double(), state["cluster"].cpu()
+        by_group = membership(group, info.n_groups).double()
+        counts = by_group.sum(0)
+        mean = (weight @ by_group) / counts.clamp(min=1.0)
+        names = info.group_names
+        seen = [code for code in range(info.n_groups) if counts[code] > 0]
+        seen.sort(key=lambda code: -float(mean[code]))
+        rows: list[list[str | float | int | None]] = [
+            [names[code], int(counts[code]), round(float(mean[code]), 4)] for code in seen
+        ]
+        told: list[list[str | float | int | None]] = []
+        for code in range(info.n_classes * self.k):
+            inside = cluster == code
+            if inside.any():
+                of = by_group[inside].sum(0)
+                most = int(of.argmax())
+                told.append(
+                    [
+                        f"{info.class_names[code // self.k] if info.class_names else code // self.k} {code % self.k + 1}",
+                        int(inside.sum()),
+                        round(float(weight[inside].mean()), 4),
+                        names[most],
+                        round(float(of[most] / inside.sum()), 4),
+                    ]
+                )
+        return {
+            "weights by group": Grid(
+                ["group", "training rows", "mean weight"],
+                rows,
+                "Weight of the rows at the end of training, 1 on average over batches. No group was read in training.",
+            ),
+            "clusters": Grid(
+                ["cluster", "training rows", "mean weight", "largest group", "its share"],
+                told,
+                "Clusters of the first network's features within each class, and the group that most of their rows are of.",
+            ),
+        }
+
+
+def clusters(features: NDArray[np.float32], y: NDArray[np.int64], k: int, seed: int) -> NDArray[np.int64]:
+    """The cluster of each row, int64 [n]: k times its class + a number below k, by k-means of features [n, d] in each class.
+
+    Features are scaled to length 1, so that distances go by the cosine. A class of fewer different rows has fewer clusters.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
+    out = y.astype(np.int64) * k
+    length = np.linalg.norm(features, axis=1, keepdims=True)
+    points = features / np.where(length > 0, length, 1)
+    for code in np.unique(y).tolist():
+        rows = np.flatnonzero(y == code)
+        # Several threads add up in no fixed order. Warned of are fewer different rows than clusters, which is said above.
+        with threadpool_limits(limits=1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = KMeans(min(k, len(rows)), n_init=1, random_state=seed % 2**32).fit(points[rows])
+        out[rows] += found.labels_
+    return out
+
+
+def _means(losses: Tensor, cluster: Tensor, many: int) -> Tensor:
+    """The mean loss of the rows of every cluster that were drawn, [many]; 0 where none was."""
+    drawn = (losses != UNSEEN).to(losses.dtype)
+    zeros = torch.zeros(many, dtype=losses.dtype, device=losses.device)
+    return zeros.index_add(0, cluster, losses * drawn) / zeros.index_add(0, cluster, drawn).clamp(min=1.0)

@@ -1,0 +1,181 @@
+"""Unbiased networks from the feature maps of every depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d, leaky_relu, normalize
+
+from crosswind.core.errors import NeedsError
+from crosswind.core.knobs import Base, Limit, Needs, knob, log
+from crosswind.core.registry import register
+from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, Output, RunContext, Stage, State
+from crosswind.methods.functional import frozen, row_losses
+from crosswind.models.build import Model
+
+__all__ = ["Combined", "UBNet", "likeness"]
+
+SLOPE = 0.1  # of the leaky rectifier, the authors'
+
+
+@final
+@register("ubnet", kind="method")
+@dataclass(frozen=True)
+class UBNet(Method):
+    """UBNet: the maps of every depth of a frozen ERM network, each told apart from the others, answer with equal say.
+
+    Objective: with F_s [c_s, h_s, w_s] the output of stage s of S of a network trained by ERM, frozen and in evaluation mode,
+        G_s = LeakyReLU(1x1 convolution to `channels` of F_s pooled on average to side x side)
+        V_s = a 3x3 convolution of G_s of its own, times a weight of its own for every channel and place, averaged over the places
+        logits = the mean over s of a linear head of V_s,
+        and a step descends the mean cross-entropy of the logits + weight x (D(convolutions) + D(place weights)). D is the mean over
+        all S x S pairs of stages of the squared cosine of their weights, one vector each, 0 for a stage with itself: what
+        stages read is kept orthogonal (their section 3.3). The frozen network learns nothing more.
+    Assumes: bias is in the maps of some depths and not of others, so that a say of every depth is less biased than the last one
+        alone. A network without maps, such as a perceptron, is refused.
+    Knobs: channels 64 and side 7, the authors'. weight 1: in their code D has an optimiser of its own, Adam at 1e-3 with betas 0.5
+        and 0.99, so no weight is published. probabilities false: true puts a softmax before the cross-entropy as in their code,
+        which so reads probabilities as logits. The first network is ERM for at most base_epochs 50 passes, stopped after
+        base_patience 10 validations without a new best, and that of the best validation is taken: Jeon et al. 2025.
+    Limits: none: what learns has its own weights, and no setting of the knobs makes it a plain network.
+    Deviations: the stages are those of the study's model, five of a residual network with its stem as in the paper, fewer of a
+        smaller one. D is descended with the cross-entropy and by its optimiser. In Jeon et al.'s code the frozen network stays in
+        training mode, so that its batch statistics move and answers depend on the batch; here it is in evaluation mode. Patience
+        counts the study's validations, not passes.
+    Reference:
+        @inproceedings{jeon2022conservative, title={A Conservative Approach for Unbiased Learning on Unknown Biases}, author={Jeon,
+        Myeongho and Kim, Daekyung and Lee, Woochul and Kang, Myungjoo and Lee, Joonseok}, booktitle={CVPR}, pages={16752--16760},
+        year={2022}}
+    Checked against: hand-worked numbers; a loop over stages in torch's own layers.
+    """
+
+    weight: float = knob(
+        1.0,
+        domain="[0, inf)",
+        search=log(1e-2, 10.0),
+        source="ours; the authors' code gives it an optimiser of its own",
+        doc="weight of the likeness of the stages' weights",
+    )
+    channels: int = knob(64, domain="[1, inf)", source="Jeon et al. 2022", doc="channels that the maps of a stage are brought to")
+    side: int = knob(7, domain="[1, inf)", source="Jeon et al. 2022", doc="height and width that they are pooled to")
+    probabilities: bool = knob(
+        False, source="true: the authors' code", doc="whether the cross-entropy reads softmax outputs as if they were logits"
+    )
+    base_patience: int | None = knob(
+        10, domain="[1, inf)", source="Jeon et al. 2025, table 8", doc="validations without a new best that end the first training"
+    )
+    base_epochs: float | None = knob(
+        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 8", doc="passes over the rows of the first training, at most"
+    )
+
+    needs = Needs(
+        base=Base("erm", settings={"stop_at": None}, from_knobs={"patience": "base_patience", "epochs": "base_epochs"}), maps=True
+    )
+    limit = Limit.none("it learns to combine the maps of a frozen network, which no setting makes a plain network")
+    version = 1
+    family = {"jeon2025": "de-biasing"}
+
+    def modules(self, info: Info, make_model: MakeModel) -> Modules:
+        """The first network, frozen, and what combines its maps."""
+        model = frozen(make_model(base=True))
+        widths = _widths(model, info.input_shape)
+        return {"model": model, "combined": Combined(widths, info.n_classes, self.channels, self.side)}
+
+    def state(self, info: Info) -> State:
+        """`finite` bool []: whether the first network's weights are numbers."""
+        return {"finite": torch.ones((), dtype=torch.bool)}
+
+    def stage(self, index: int, context: RunContext) -> Stage | None:
+        """The training of what combines the maps; the first is the base run's."""
+        if index:
+            return None
+        parts = context.modules["model"].state_dict().values()
+        context.state["finite"] = torch.stack([torch.isfinite(part).all() for part in parts]).all()
+        return Stage()
+
+    def doubts(self, state: State) -> list[str]:
+        """A first network that diverged has nothing to combine."""
+        return [] if bool(state["finite"]) else ["the first network diverged, so its maps say nothing; lower the learning rate"]
+
+    def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
+        """The study's, over what combines the maps."""
+        return {"main": OptimiserSpec(list(modules["combined"].parameters()))}
+
+    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
+        """See the class."""
+        combined = cast(Combined, modules["combined"])
+        logits = _answer(modules, batch.x)
+        given = logits.softmax(1) if self.probabilities else logits
+        classed = row_losses(given, batch.y).mean()
+        alike = combined.alike()
+        total = classed + self.weight * alike if self.weight else classed
+        return Loss(total, {"classification": classed.detach(), "likeness": alike.detach()})
+
+    def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
+        """The mean of the stages' logits."""
+        return Output(logits=_answer(modules, x))
+
+
+class Combined(nn.Module):
+    """Maps of several depths -> logits [n, k]. `widths`: channels of each."""
+
+    def __init__(self, widths: Sequence[int], n_classes: int, channels: int, side: int) -> None:
+        super().__init__()
+        many = len(widths)
+        self.side = side
+        self.reduce = nn.ModuleList(nn.Conv2d(width, channels, 1) for width in widths)
+        self.mix = nn.Conv2d(channels * many, channels * many, 3, padding=1, groups=many)
+        self.place = nn.Parameter(torch.randn(many * channels, side, side))
+        self.heads = nn.ModuleList(nn.Linear(channels, n_classes) for _ in widths)
+
+    def forward(self, maps: Sequence[Tensor]) -> Tensor:
+        """Logits [n, k] of maps [n, c, h, w], one of each depth."""
+        return torch.stack(self.each(maps)).mean(0)
+
+    def each(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of every depth, [n, k] each."""
+        pooled = [adaptive_avg_pool2d(one, self.side) for one in maps]
+        reduced = [leaky_relu(part(one), SLOPE) for part, one in zip(self.reduce, pooled, strict=True)]
+        told = (self.mix(torch.cat(reduced, 1)) * self.place).mean((2, 3))
+        parts = told.chunk(len(reduced), 1)
+        return [head(part) for head, part in zip(self.heads, parts, strict=True)]
+
+    def alike(self) -> Tensor:
+        """How alike the depths' weights are: the sum of `likeness` for the convolutions and for the weights of places."""
+        many = len(self.heads)
+        return likeness(self.mix.weight.reshape(many, -1)) + likeness(self.place.reshape(many, -1))
+
+
+def likeness(weights: Tensor) -> Tensor:
+    """The mean over all pairs of rows of their squared cosine, a row with itself counted as 0; weights [s, d]."""
+    wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    cosines = normalize(wide, dim=1) @ normalize(wide, dim=1).T
+    return (cosines - torch.diag(cosines.diagonal())).square().mean()
+
+
+def _answer(modules: Modules, x: Tensor) -> Tensor:
+    """Logits [n, k]; nothing is kept for a gradient of the frozen network."""
+    logits: Tensor = modules["combined"](_maps(cast(Model, modules["model"]), x))
+    return logits
+
+
+def _maps(model: Model, x: Tensor) -> list[Tensor]:
+    with torch.no_grad():
+        found = model.taps(x, model.stages)
+    return [found[name] for name in model.stages]
+
+
+def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
+    """The channels of every stage's maps. Raises `NeedsError` where an output is no map."""
+    like = next(model.parameters())
+    found = _maps(model, torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+    for name, one in zip(model.stages, found, strict=True):
+        if one.ndim != 4:
+            raise NeedsError(
+                f"method 'ubnet' needs maps [channels, height, width] after every stage, and this model's {name!r} gives none"
+            )
+    return [one.shape[1] for one in found]
