@@ -54,7 +54,7 @@ MODELS = {"mlp": (32, 15, 12), "small-cnn": (32, 9, 4), "resnet-w16": (64, 7, 2)
 ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
-NEED_NORM = ("bn-adapt", "sagnet", "ubnet")  # the last needs maps
+CONVOLUTIONAL = ("bn-adapt", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
 WHOLE = {"bn-adapt": "prediction", "jtt": "run"}
 
 
@@ -209,7 +209,7 @@ _peaks: dict[tuple[str, bool], int] = {}
 
 def takes(name: str, model: str) -> bool:
     """Whether the method can be trained with the model."""
-    return name not in NEED_NORM or model not in WITHOUT_NORM
+    return name not in CONVOLUTIONAL or model not in WITHOUT_NORM
 
 
 def measured(name: str, model: str, erm: Side, rounds: int) -> dict[str, Any]:

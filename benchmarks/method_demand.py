@@ -116,6 +116,36 @@ def ubnet(method: Any, given: Given) -> None:
     _descend(cross_entropy(torch.stack(told).mean(0), given.y))
 
 
+def pnd(method: Any, given: Given) -> None:
+    """Two trunks and the experts' readers there and back, their heads on rows, on anchors and on answers told apart from them."""
+    model, biased = given.make(), given.make()
+    names = [name for name in model.stages if name != "stem"]
+    ours, theirs = model.taps(given.x, names), biased.taps(given.x, names)
+    device, n = given.x.device, len(given.x)
+    last, many = ours[names[-1]].shape[1], min(n, method.anchors)
+    total = given.x.new_zeros(())
+    told = []
+    for name in names:
+        u, v = (_read(one[name], last) for one in (ours, theirs))
+        half = [[nn.Linear(2 * last, 16, device=device), nn.Linear(16, CLASSES, device=device)] for _ in range(2)]
+        intrinsic, wrong = (nn.Sequential(*parts) for parts in half)
+        d, b = intrinsic(torch.cat([u, v.detach()], 1)), wrong(torch.cat([u.detach(), v], 1))
+        alike = intrinsic(torch.cat([u[:many], v[:many].detach()], 1))
+        others = torch.cat(
+            [u.detach().repeat(method.negatives, 1)[: many * method.negatives], v[:many].repeat(method.negatives, 1)], 1
+        )
+        total = total + cross_entropy(d, given.y) + cross_entropy(b, given.y) + alike.sum() + wrong(others).sum()
+        told.append(d.detach())
+    gate = nn.Linear(CLASSES * len(names), len(names), device=device)
+    _descend(total + gate(torch.cat(told, 1)).sum())
+
+
+def _read(one: Tensor, last: int) -> Tensor:
+    hidden = max(1, last // 4)
+    first = nn.Conv2d(one.shape[1], hidden, 3, padding=1, device=one.device)
+    return nn.Conv2d(hidden, last, 3, padding=1, device=one.device)(first(one)).mean((2, 3))
+
+
 PLAIN: dict[str, Callable[[Any, Given], None]] = {
     # Views are no products: their cost is told beside, and images a second are the goals of `augmentations.py`.
     "augmix": erm,
@@ -134,10 +164,11 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "jtt": erm,
     "mixup": erm,
     "mmd": aligned(kernels),
+    "pnd": pnd,
     "sagnet": sagnet,
     "ubnet": ubnet,
 }
-"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's."""
+"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's."""
 
 
 def demand(method: Method, model: str, side: int, rows: int, steps: int, device: str = "meta") -> float:

@@ -41,7 +41,7 @@ STEPS = 8
 
 def test_the_sweeps_find_the_methods() -> None:
     assert len(FACTS) >= 18 and ADAPTING == ["bn-adapt"] and BASED == ["bpa", "jtt", "ubnet"] and BY_GROUP == ["groupdro"]
-    assert OWN == ["ubnet"]
+    assert OWN == ["pnd", "ubnet"]
     assert set(BY_ENVIRONMENT) >= {"causirl-coral", "causirl-mmd", "dann", "deepcoral", "irm", "mixup", "mmd"}
 
 
@@ -178,7 +178,7 @@ def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) ->
 @pytest.mark.parametrize("seed", [0, 3])
 def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> None:
     """Fault 6: with no step done the network is the seed's, whatever network the method was given to start with."""
-    sets = replace(split(), validation={}, evaluation={})
+    sets = replace(split(), evaluation={})
     base = run(ERM(), sets, model="small-cnn", steps=1, seed=5).weights("last") if name in BASED else None
     found = run(method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base).weights("last")
     fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
