@@ -24,6 +24,8 @@ UNTOLD = ("name", "about", "claims")
 SOURCE = "src/crosswind"
 FILES = {
     # What these subjects are is not, or not only, in the file of a method.
+    "ada": ["methods/adversarial.py"],
+    "me-ada": ["methods/adversarial.py"],
     "reweight": ["shifts/split/sampling.py"],
     "augmix": ["transforms/policies/augmix.py"],
     "randaugment": ["transforms/policies/randaugment.py"],

@@ -4,7 +4,8 @@
 
 For each method and model a step of the loop (sampling, views, update, optimisers) and a step of ERM's, on the same rows and initial
 weights, take turns in one process on one thread: the ratio of their CPU times, median and range over rounds. For "jtt" a whole run
-of 500 steps over ERM's: the first training, the prediction of every training row, and the second. "bn-adapt" trains as ERM does:
+of 500 steps over ERM's: the first training, the prediction of every training row, and the second; for "ada" and "me-ada" too: the
+steps, and a batch's ascent, taken once, times the number of batches that a run moves. "bn-adapt" trains as ERM does:
 its figure is that of predicting a test set. Memory: how much the peak of a process of its own rises once libraries are there, over
 the same for ERM. Arithmetic: `method_demand.py`. Goal: time at most 1.15 x the arithmetic; the views of an augmentation are no
 products, so their time, measured by themselves, comes off before. `--rounds` multiplies the default numbers of rounds.
@@ -29,7 +30,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -40,7 +41,9 @@ from crosswind.core.seeds import torch_seed
 from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
+from crosswind.methods.adversarial import Adversarial
 from crosswind.methods.base import Info, Method
+from crosswind.models.build import Model
 from crosswind.training.cuda_graphs import Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
@@ -55,7 +58,7 @@ ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
 CONVOLUTIONAL = ("bn-adapt", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
-WHOLE = {"bn-adapt": "prediction", "jtt": "run"}
+WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
 
 
 class Rows:
@@ -125,11 +128,18 @@ class Side:
         how = predict_adapted if self.method.needs.adapts else predict
         how(self.method, self.tools.modules, self.tools.state, self.rows, self.settings)
 
-    def stage(self) -> None:
-        """What the method does before its training begins."""
+    def between(self) -> float:
+        """CPU seconds that a run spends outside of its training steps: a batch's ascent times the batches; or a stage's making."""
         self.tools.train(False)
-        self.method.stage(0, self.tools)
+        if isinstance(self.method, Adversarial):
+            rows, model = torch.arange(BATCH), cast(Model, self.tools.modules["model"])
+            x, y = self.tools.inputs(rows), self.tools.y[rows]
+            took = timed(lambda: self.method._ascended(model, x, y, BATCH), 1)  # type: ignore[attr-defined]
+            took *= ROWS / BATCH * (2**self.method.phases - 1)
+        else:
+            took = timed(lambda: self.method.stage(0, self.tools), 1)
         self.tools.train()
+        return took
 
 
 def data_of(side: int) -> tuple[AttributedDataset, Rows]:
@@ -168,7 +178,7 @@ def ratios_of(name: str, model: str, erm: Side, rounds: int) -> tuple[list[float
         plain.append(base)
         ratio = own / base
         if WHOLE.get(name) == "run":
-            ratio += side.method.first + timed(side.stage, 1) / (RUN * base)  # type: ignore[attr-defined]
+            ratio += getattr(side.method, "first", 0.0) + side.between() / (RUN * base)
         found.append(ratio)
         views.append((timed(side.batch, steps) - timed(erm.batch, steps)) / base if augments else 0.0)
     return found, views, 1000 * statistics.median(plain)
@@ -254,8 +264,9 @@ def table(results: dict[str, Any]) -> str:
 
 
 def sha256_of(name: str) -> str:
-    """Of the method's file."""
-    return hashlib.sha256(Path(inspect.getfile(load("methods", name))).read_bytes()).hexdigest()
+    """Of the method's file, and of what it shares with another method."""
+    classes = [cls for cls in load("methods", name).__mro__ if issubclass(cls, Method) and cls is not Method]
+    return hashlib.sha256(b"".join(Path(inspect.getfile(cls)).read_bytes() for cls in classes)).hexdigest()
 
 
 def main() -> None:

@@ -116,6 +116,15 @@ def ubnet(method: Any, given: Given) -> None:
     _descend(cross_entropy(torch.stack(told).mean(0), given.y))
 
 
+def ascent(method: Any, given: Given) -> None:
+    """The steps of a maximisation on a batch: forwards, and back to the inputs; once forwards before."""
+    model = given.make()
+    model.features(given.x)
+    for _ in range(method.ascent_steps):
+        x = given.x.detach().requires_grad_(True)
+        torch.autograd.grad(cross_entropy(model(x), given.y), x)
+
+
 def pnd(method: Any, given: Given) -> None:
     """Two trunks and the experts' readers there and back, their heads on rows, on anchors and on answers told apart from them."""
     model, biased = given.make(), given.make()
@@ -147,6 +156,7 @@ def _read(one: Tensor, last: int) -> Tensor:
 
 
 PLAIN: dict[str, Callable[[Any, Given], None]] = {
+    "ada": erm,
     # Views are no products: their cost is told beside, and images a second are the goals of `augmentations.py`.
     "augmix": erm,
     "autoaugment": erm,
@@ -163,6 +173,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "irm": erm,
     "jtt": erm,
     "mixup": erm,
+    "me-ada": erm,
     "mmd": aligned(kernels),
     "pnd": pnd,
     "sagnet": sagnet,
@@ -175,7 +186,8 @@ def demand(method: Method, model: str, side: int, rows: int, steps: int, device:
     """The products of a training step over those of ERM's on the same model and batch.
 
     For "jtt" those of a whole run of `steps` steps over ERM's: the share of steps that ERM takes before, one prediction of all
-    `rows`, and the steps. For "bn-adapt" those of a prediction, which goes through the model twice; its training is ERM's.
+    `rows`, and the steps. For "ada" and "me-ada" too: the steps, and the ascent of each row and of each copy of it. For "bn-adapt"
+    those of a prediction, which goes through the model twice; its training is ERM's.
     """
     knobs: Any = method
     name = str(knobs.registered_name)
@@ -183,6 +195,9 @@ def demand(method: Method, model: str, side: int, rows: int, steps: int, device:
     step = _counted(PLAIN[name], method, model, side, device) / one
     if name == "jtt":
         return knobs.first + _counted(forward, method, model, side, device) * rows / BATCH / (one * steps) + step
+    if name in ("ada", "me-ada"):
+        moved = rows * (2**knobs.phases - 1) / BATCH
+        return step + _counted(ascent, method, model, side, device) * moved / (one * steps)
     return 2.0 if name == "bn-adapt" else step
 
 

@@ -36,6 +36,8 @@ BY_ENVIRONMENT = [name for name, item in FACTS.items() if item.needs and item.ne
 BY_GROUP = [name for name, item in FACTS.items() if item.needs and item.needs.groups]
 OWN = [name for name, item in FACTS.items() if "predict" in item.defines]
 """Methods that answer by more than the model's forward pass: their own tests look at what they predict."""
+APPENDING = ["ada", "me-ada"]
+"""Methods whose last stage has copies among its rows, three to a row, and is shorter than the run by two phases of one step."""
 STEPS = 8
 
 
@@ -145,20 +147,23 @@ def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
     """Faults 3, 4 and 7: noise is fixed by row, ids are places in the training set, and no validation row is among them."""
     train, batches = noisy().train, recorded(name).batches
     ids = torch.cat([batch.ids for batch in batches])
-    assert len(ids) == STEPS * 16 and int(ids.min()) >= 0 and int(ids.max()) < 60
+    assert len(ids) == (STEPS - 2 * (name in APPENDING)) * 16 and int(ids.min()) >= 0 and int(ids.max()) < 60
     assert torch.bincount(ids).max() > 1
     for what in ("label", "group", "environment"):
         given = torch.cat([getattr(batch, "y" if what == "label" else what) for batch in batches])
         assert torch.equal(given, torch.from_numpy(getattr(train, what))[ids]), what
     if method_of(name).views() == (None,):
         x = torch.cat([batch.x for batch in batches])
-        assert torch.allclose(x, pictures(train.rows[ids.numpy()]), atol=1e-6)
+        same = ((x - pictures(train.rows[ids.numpy()])).abs() <= 1e-6).flatten(1).all(1)
+        assert same.all() if name not in APPENDING else 0 < same.double().mean() < 0.5
 
 
 @pytest.mark.slow
 @EVERY
 def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) -> None:
-    """Fault 3. JTT's rows stand once or `up` times, as it says; every environment has epochs of its own. Groups are even here."""
+    """Fault 3. JTT's rows stand once or `up` times, as it says, and a copy carries the id of its row; every environment has epochs
+    of its own. Groups are even here.
+    """
     ids = torch.cat([batch.ids for batch in recorded(name).batches])
     environment = torch.from_numpy(noisy().train.environment)
     if name in BY_ENVIRONMENT:
@@ -167,7 +172,7 @@ def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) ->
             assert sorted(own[:30].tolist()) == torch.where(environment == code)[0].tolist()
     else:
         once = sorted(ids[:60].tolist()) == list(range(60))
-        assert once == (name != "jtt")
+        assert once == (name not in ("jtt", *APPENDING))
 
 
 # -- stages -----------------------------------------------------------------------------------------------------------------

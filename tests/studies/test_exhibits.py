@@ -38,6 +38,11 @@ EVERY: dict[str, Exhibit] = {
 }
 
 
+def pixels_of(picture: Picture) -> np.ndarray:
+    with Image.open(io.BytesIO(picture.png)) as image:
+        return np.asarray(image)
+
+
 def page_of(out: Path) -> str:
     with Store.open(out) as store:
         return study_page([gather(store, "exhibits")], "out")
@@ -66,6 +71,21 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / FILE).write_text(damaged)
         with pytest.raises((ValueError, OSError)):
             read_exhibits(tmp_path)
+
+
+def test_a_sheet_sets_images_side_by_side_and_enlarges_small_ones() -> None:
+    images = np.arange(2 * 3 * 2 * 4 * 3, dtype=np.uint8).reshape(2, 3, 2, 4, 3)
+    found = pixels_of(Picture.sheet(images, least=8))
+    assert found.shape == (2 * 4 + 2, 3 * 8 + 2 * 2, 3)
+    for row in range(2):
+        for column in range(3):
+            part = found[6 * row : 6 * row + 4, 10 * column : 10 * column + 8]
+            assert (part == images[row, column].repeat(2, 0).repeat(2, 1)).all()
+    assert (found[4:6] == 255).all() and (found[:, 8:10] == 255).all()
+    assert pixels_of(Picture.sheet(images[..., :1], least=1)).shape == (2 * 2 + 2, 3 * 4 + 4)
+    for wrong in (images[0], images.astype(np.float32), images[..., :2], images[:0]):
+        with pytest.raises(ValueError, match="a sheet is uint8"):
+            Picture.sheet(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

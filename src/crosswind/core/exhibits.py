@@ -58,6 +58,21 @@ class Picture:
         lines = np.pad(pixels.reshape(shape[0], -1), ((0, 0), (1, 0))).tobytes()
         return cls(_PNG + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines)) + _END, caption)
 
+    @classmethod
+    def sheet(cls, images: NDArray[np.uint8], caption: str = "", least: int = 64) -> Picture:
+        """One picture of rows and columns of images, uint8 [rows, columns, h, w, c] with c 1 or 3, two white pixels apart.
+
+        Images smaller than `least` pixels a side are enlarged by a whole number, without smoothing.
+        """
+        if images.dtype != np.uint8 or images.ndim != 5 or images.shape[4] not in (1, 3) or 0 in images.shape:
+            raise ValueError(f"a sheet is uint8 [rows, columns, h, w, 1 or 3], not {images.dtype} {images.shape}")
+        rows, columns, height, width, channels = images.shape
+        times = max(1, -(-least // max(height, width)))
+        large = images.repeat(times, axis=2).repeat(times, axis=3)
+        framed = np.pad(large, ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
+        whole = framed.transpose(0, 2, 1, 3, 4).reshape(rows * framed.shape[2], columns * framed.shape[3], channels)[:-2, :-2]
+        return cls.of(np.ascontiguousarray(whole if channels == 3 else whole[..., 0]), caption)
+
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.machinery import PathFinder
@@ -279,24 +279,37 @@ def _word_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Knob]:
-    """The knobs of a class in the order of a dataclass's fields: those of the bases first."""
-    read: dict[str, Knob] = {}
+def _bases_of(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> Iterator[tuple[ast.ClassDef, str, list[ast.stmt]]]:
+    """The classes of this package that a class is made of, the last named first, each with its module and that module's body."""
     for base in reversed(node.bases):
         for item in body:  # a base stands in this file or is imported from another one of the package
             if isinstance(item, ast.ClassDef) and item.name == _word_of(base):
-                read |= _knobs_of_node(item, module, body)
+                yield item, module, body
             if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
                 names = [word.name for word in item.names if (word.asname or word.name) == _word_of(base)]
                 path = _file_of(item.module) if names else None
                 there = [] if path is None else _parsed_base(path)
                 for found in (other for other in there if isinstance(other, ast.ClassDef) and other.name in names):
-                    read |= _knobs_of_node(found, item.module, there)
+                    yield found, item.module, there
+
+
+def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Knob]:
+    """The knobs of a class in the order of a dataclass's fields: those of the bases first."""
+    read: dict[str, Knob] = {}
+    for base in _bases_of(node, module, body):
+        read |= _knobs_of_node(*base)
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
             name = _word_of(item.target)
             read[name] = declarations.knob_of(name, ast.unparse(item.annotation), _evaluate(item.value, module))
     return read
+
+
+def _defined(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> list[str]:
+    """The public functions of a class and of its bases that have knobs: what it shares with other classes of its kind."""
+    shared = [name for base in _bases_of(node, module, body) if _knobs_of_node(*base) for name in _defined(*base)]
+    own = [item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")]
+    return list(dict.fromkeys([*shared, *own]))
 
 
 def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str, body: list[ast.stmt]) -> Facts:
@@ -307,7 +320,7 @@ def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: 
             label = _word_of(item.targets[0] if isinstance(item, ast.Assign) else item.target)
             if label in _DECLARED and label not in knobs:
                 declared[label] = _evaluate(item.value, module)
-    defines = tuple(item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"))
+    defines = tuple(_defined(node, module, body))
     doc = ast.get_docstring(node) or ""
     return Facts(name, kind, room, module, node.name, doc, tuple(knobs.values()), defines=defines, **declared)
 
@@ -329,8 +342,11 @@ def facts_of_class(cls: Any) -> Facts:
     knobs = declarations.knobs_of(cls)
     own = {key: value for key, value in vars(cls).items() if key not in [item.name for item in knobs]}
     declared = {key: own[key] for key in _DECLARED if key in own}
-    functions = [key for key, value in vars(cls).items() if inspect.isfunction(value) or isinstance(value, property)]
-    defines = tuple(key for key in functions if not key.startswith("_"))
+    bases: list[type] = cls.__mro__[:0:-1]
+    shared = [base for base in bases if "__dataclass_fields__" in vars(base) and declarations.knobs_of(base)]
+    parts = [item for part in (*shared, cls) for item in vars(part).items()]
+    functions = [key for key, value in parts if inspect.isfunction(value) or isinstance(value, property)]
+    defines = tuple(dict.fromkeys(key for key in functions if not key.startswith("_")))
     name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")
     return Facts(name, kind, _room_of(kind), cls.__module__, cls.__qualname__, doc, knobs, defines=defines, **declared)
 
