@@ -20,6 +20,7 @@ from torch.utils.flop_counter import flop_registry
 
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Method
+from crosswind.methods.l2d import Augmenter
 from crosswind.models.build import Model, build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
 
@@ -125,6 +126,34 @@ def ascent(method: Any, given: Given) -> None:
         torch.autograd.grad(cross_entropy(model(x), given.y), x)
 
 
+def l2d(method: Any, given: Given) -> None:
+    """Pictures and copies there and back for the classifier; there and back to the copies for what made them, which is trained."""
+    model, device, n = given.make(), given.x.device, len(given.x)
+    code = [nn.Linear(model.width, model.width, device=device) for _ in range(2)]
+    copies, _ = _restyled(given.x)
+    features = model.features(torch.cat([copies, given.x]))
+    codes = code[0](features)
+    told = cross_entropy(model.head(codes), torch.cat([given.y, given.y])) + code[1](features).sum()
+    _descend(told + (codes @ codes.T).sum())
+    copies, trained = _restyled(given.x, True)
+    features = model.features(torch.cat([copies, given.x]))
+    codes = code[0](features)
+    torch.autograd.grad((codes @ codes.T).sum() + code[1](features)[n:].sum(), trained)
+
+
+def _restyled(x: Tensor, trained: bool = False) -> tuple[Tensor, list[Tensor]]:
+    """Copies by a 1x1 convolution and four larger ones there and back; and the scales between, if they are to be trained."""
+    channels, side = x.shape[1], x.shape[2]
+    out = nn.functional.conv2d(x, torch.rand(channels, channels, 1, 1, device=x.device))
+    scales = []
+    for size in Augmenter((channels, side, side)).kernels:
+        kernel = torch.rand(channels, channels, size, size, device=x.device)
+        maps = nn.functional.conv2d(x, kernel)
+        scales.append(torch.ones(maps.shape[1:], device=x.device, requires_grad=trained))
+        out = out + nn.functional.conv_transpose2d(maps * scales[-1], kernel)
+    return out, scales
+
+
 def pnd(method: Any, given: Given) -> None:
     """Two trunks and the experts' readers there and back, their heads on rows, on anchors and on answers told apart from them."""
     model, biased = given.make(), given.make()
@@ -173,6 +202,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "irm": erm,
     "jtt": erm,
     "mixup": erm,
+    "l2d": l2d,
     "me-ada": erm,
     "mmd": aligned(kernels),
     "pnd": pnd,
