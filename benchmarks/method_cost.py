@@ -57,7 +57,7 @@ MODELS = {"mlp": (32, 15, 12), "small-cnn": (32, 9, 4), "resnet-w16": (64, 7, 2)
 ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
-CONVOLUTIONAL = ("bn-adapt", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
+CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
 WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
 
 

@@ -154,6 +154,25 @@ def _restyled(x: Tensor, trained: bool = False) -> tuple[Tensor, list[Tensor]]:
     return out, scales
 
 
+def occamnets(method: Any, given: Given) -> None:
+    """The trunk and an exit after each stage there and back: two convolutions, class maps, and a gate that stands alone."""
+    model, device = given.make(), given.x.device
+    names = [name for name in model.stages if name != "stem"]
+    maps = model.taps(given.x, names)
+    total = given.x.new_zeros(())
+    for name in names:
+        width = maps[name].shape[1]
+        hidden = max(1, width // 4)
+        first = nn.Conv2d(width, hidden, 3, padding=1, device=device)
+        second = nn.Conv2d(hidden, width, 3, padding=1, device=device)
+        found = second(first(maps[name].detach() if name == names[0] else maps[name]))
+        total = total + cross_entropy(nn.Conv2d(width, CLASSES, 1, device=device)(found).mean((2, 3)), given.y)
+        if name != names[-1]:
+            gate = nn.Sequential(nn.Linear(width, 16, device=device), nn.Linear(16, 1, device=device))
+            total = total + gate(found.detach().mean((2, 3))).sum()
+    _descend(total)
+
+
 def pnd(method: Any, given: Given) -> None:
     """Two trunks and the experts' readers there and back, their heads on rows, on anchors and on answers told apart from them."""
     model, biased = given.make(), given.make()
@@ -205,6 +224,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "l2d": l2d,
     "me-ada": erm,
     "mmd": aligned(kernels),
+    "occamnets": occamnets,
     "pnd": pnd,
     "sagnet": sagnet,
     "ubnet": ubnet,

@@ -29,6 +29,7 @@ LIMITED = [item.name for item in FACTS if item.limit is not None and item.limit.
 # name -> what `world.run` is called with, where the perceptron or twelve steps do not serve; the reason beside it
 SETTINGS: dict[str, dict[str, Any]] = {
     "bn-adapt": {"model": "small-cnn"},  # with batch norm, which it adapts
+    "occamnets": {"model": "small-cnn"},  # with maps, which it reads
     "pnd": {"model": "small-cnn"},  # with maps, which it reads
     "sagnet": {"model": "small-cnn"},  # with batch norm, which its adversary moves
     "ubnet": {"model": "small-cnn"},  # with maps, which it reads

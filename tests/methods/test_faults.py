@@ -43,7 +43,7 @@ STEPS = 8
 
 def test_the_sweeps_find_the_methods() -> None:
     assert len(FACTS) >= 18 and ADAPTING == ["bn-adapt"] and BASED == ["bpa", "jtt", "ubnet"] and BY_GROUP == ["groupdro"]
-    assert OWN == ["l2d", "pnd", "ubnet"]
+    assert OWN == ["l2d", "occamnets", "pnd", "ubnet"]
     assert set(BY_ENVIRONMENT) >= {"causirl-coral", "causirl-mmd", "dann", "deepcoral", "irm", "mixup", "mmd"}
 
 

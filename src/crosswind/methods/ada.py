@@ -21,8 +21,8 @@ class ADA(Adversarial):
     Objective: the mean cross-entropy of the training rows and of all copies made so far (Volpi et al. 2018, algorithm 1). After
         each of `phases` minimisation phases every row and every copy (x, y) gets a copy: from x_0 = x, `ascent_steps` times,
             x_t+1 = x_t + rate / B grad_x [ CE(f(x_t), y) - gamma mean_j (z_j(x_t) - z_j(x))^2 ]
-        with z the d features before the head, B the study's batch, and f in evaluation mode on un-augmented inputs (their equation
-        7). So rows are N, then 2N, then 4N. Copies of pictures end in [-1, 1], the range of inputs. They have the label of x, noise
+        with z the d features before the head, B the study's batch, and f in evaluation mode on un-augmented inputs. So rows are
+        N, then 2N, then 4N. Copies of pictures end in [-1, 1], the range of inputs. They have the label of x, noise
         included, and are neither augmented nor changed again.
     Assumes: unseen data are near the training rows in the features of a network that was trained on them. No group or environment
         is read. A shift that moves features far, and one of which classes are seen with which attribute, are not what it is for.

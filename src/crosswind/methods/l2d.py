@@ -42,7 +42,7 @@ class L2D(Method):
             D(z, z+) + beta I(z; z+)
         D is the mean over the batch's classes of the squared maximum mean discrepancy, under five Gaussian kernels, of the codes
         of a class's rows and copies; I = 1/2 mean_i sum_j [ (z+_p(i)j - m_ij)^2 - (z+_ij - m_ij)^2 ] / s_ij^2, p a permutation,
-        bounds their mutual information from above (Wang et al. 2021, equations 5 to 9; Cheng et al. 2020).
+        bounds their mutual information from above (Wang et al. 2021; Cheng et al. 2020).
     Assumes: what tells the classes survives random textures and colours; the shift is one of these. No group or environment is
         read. It makes a distribution wider, and does nothing about which classes are seen with which attribute.
     Knobs: alpha1 1, alpha2 1, beta 0.1: Jeon et al. 2025, table 8, and the authors' script, which has augmenter_lr 0.005; the
@@ -275,8 +275,8 @@ def class_distance(one: Tensor, other: Tensor, y: Tensor) -> Tensor:
 def information(mean: Tensor, spread: Tensor, codes: Tensor, order: Tensor) -> Tensor:
     """The bound on the mutual information of `codes` [n, d] and of what has codes of this mean and log variance [n, d].
 
-    Half the mean over rows of (codes[order] - mean)^2 - (codes - mean)^2, each over exp(spread), summed over d (Cheng et al. 2020,
-    equation 11). `order`: a permutation, int64 [n].
+    Half the mean over rows of (codes[order] - mean)^2 - (codes - mean)^2, each over exp(spread), summed over d (Cheng et al. 2020).
+    `order`: a permutation, int64 [n].
     """
     apart = (codes[order] - mean).square() - (codes - mean).square()
     return (apart / spread.exp()).sum(1).mean() / 2.0

@@ -18,7 +18,7 @@ __all__ = ["MEADA"]
 class MEADA(Adversarial):
     """ME-ADA: as `ada`, and the copies are moved to where the network's answer has a large entropy too.
 
-    Objective: that of "ada", but for the ascent, which gains eta times the entropy of the answer (Zhao et al. 2020, equation 8):
+    Objective: that of "ada", but for the ascent, which gains eta times the entropy of the answer (Zhao et al. 2020, section 3):
             CE(f(x_t), y) + eta H(softmax f(x_t)) - gamma mean_j (z_j(x_t) - z_j(x))^2,   H in nats.
     Assumes: as "ada"; a network's entropy on a picture tells how far this is from what it has seen.
     Knobs: eta 1: Jeon et al. 2025, table 8. The authors' scripts for MNIST and CIFAR-10 have 10. The others as in "ada".
