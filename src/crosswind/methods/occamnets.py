@@ -211,10 +211,10 @@ class OccamNets(Method):
             hits, right = torch.where(fresh, 0.0, state["hits"]), state["right"]
             for place, said in enumerate(logits):
                 now = (said.argmax(1) == batch.y).float()
-                hits = hits.index_add(0, torch.full_like(batch.ids[:1], place), (now @ classes)[None])
+                hits = hits.index_add(0, torch.full_like(batch.ids[:1], place), (now[:, None] * classes).sum(0)[None])
                 accuracy = (hits[place] / seen.clamp(min=1.0)).sum() / (seen > 0).sum()
                 # A row that stands in the batch twice, in two views, is right where most of them are.
-                now = ((same @ now) / same.sum(1) >= 0.5).float()
+                now = ((same * now).sum(1) / same.sum(1) >= 0.5).float()
                 before = right[place, batch.ids]
                 learns = (accuracy <= self.threshold + RISE * place) | (batch.epoch < self.least_epochs) | (before < 0)
                 line = right[place].index_copy(0, batch.ids, torch.where(learns, now, before))
