@@ -126,6 +126,20 @@ def ascent(method: Any, given: Given) -> None:
         torch.autograd.grad(cross_entropy(model(x), given.y), x)
 
 
+def beta_vae(method: Any, given: Given) -> None:
+    """Convolutions of stride 2 down to 4 pixels, two layers of codes, and as many convolutions back: there and back."""
+    device, (n, channels, side, _) = given.x.device, given.x.shape
+    widths = [method.channels * min(8, 2**place) for place in range((side // 4).bit_length() - 1)]
+    x = given.x
+    for before, after in zip([channels, *widths], widths, strict=False):
+        x = nn.Conv2d(before, after, 4, 2, 1, device=device)(x)
+    mean, spread = (nn.Linear(x[0].numel(), method.latents, device=device)(x.flatten(1)) for _ in range(2))
+    made = nn.Linear(method.latents, x[0].numel(), device=device)(mean + spread).view(x.shape)
+    for before, after in zip(widths[::-1], [*widths[-2::-1], channels], strict=True):
+        made = nn.ConvTranspose2d(before, after, 4, 2, 1, device=device)(made)
+    _descend((made - given.x).square().sum() / n)
+
+
 def l2d(method: Any, given: Given) -> None:
     """Pictures and copies there and back for the classifier; there and back to the copies for what made them, which is trained."""
     model, device, n = given.make(), given.x.device, len(given.x)
@@ -210,6 +224,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "autoaugment": erm,
     "imagenet": erm,
     "randaugment": erm,
+    "beta-vae": beta_vae,
     "bn-adapt": erm,
     "bpa": erm,
     "causirl-coral": aligned(covariances, 2),
@@ -229,7 +244,9 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "sagnet": sagnet,
     "ubnet": ubnet,
 }
-"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's."""
+"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's, of "beta-vae" the
+autoencoder's.
+"""
 
 
 def demand(method: Method, model: str, side: int, rows: int, steps: int, device: str = "meta") -> float:

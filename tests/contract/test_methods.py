@@ -64,7 +64,7 @@ def synthetic() -> Batch:
 
 def test_the_sweep_finds_the_methods() -> None:
     assert len(NAMES) >= 5 and {"erm", "groupdro", "irm", "deepcoral", "dann"} <= set(NAMES)
-    assert sum(not item.limit.equals for item in FACTS if item.limit) <= 6  # at most six methods have no limit
+    assert sum(not item.limit.equals for item in FACTS if item.limit) <= 7  # at most seven methods have no limit
 
 
 @pytest.mark.parametrize("name", NAMES)

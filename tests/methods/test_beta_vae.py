@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import DATA, GROUPS, run, same_weights, split
+from torch import nn
+from torch.distributions import Normal, kl_divergence
+
+from crosswind.core.exhibits import Picture
+from crosswind.core.types import InputSpec
+from crosswind.methods.base import Batch, Info, Stage
+from crosswind.methods.beta_vae import BetaVAE, divergence
+from crosswind.methods.erm import ERM
+
+INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
+SMALL = BetaVAE(latents=5, channels=4)
+
+
+def made(method: BetaVAE, info: Info = INFO) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    return method.modules(info, None), method.state(info)  # type: ignore[arg-type]
+
+
+def given(n: int = 12, stage: str = "encoder") -> Batch:
+    x = torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(3)) * 1.6 - 0.8
+    return Batch(x, torch.arange(n) % 2, torch.arange(n), torch.arange(n) % 4, stage=stage)
+
+
+def test_divergence_is_torchs_own() -> None:
+    mean, spread = torch.randn(2, 6, generator=torch.Generator().manual_seed(1))
+    expected = kl_divergence(Normal(mean, (spread / 2).exp()), Normal(torch.zeros(6), torch.ones(6)))
+    assert torch.allclose(divergence(mean, spread), expected, atol=1e-6)
+    assert float(divergence(torch.tensor(2.0), torch.tensor(0.0))) == 2.0
+
+
+def test_the_autoencoders_loss_is_that_of_a_loop() -> None:
+    method = replace(SMALL, beta=0.7)
+    modules, state = made(method)
+    batch = given()
+    with torch.no_grad():
+        torch.manual_seed(2)
+        found = method.loss(modules, batch, state)
+        torch.manual_seed(2)
+        noise = torch.randn(12, 5)
+        rows = []
+        for i in range(12):
+            deepest = modules["model"].until(batch.x[i : i + 1], "encoder").flatten(1)
+            mean, spread = modules["model"].mean(deepest)[0], modules["decoder"].spread(deepest)[0]
+            rebuilt = modules["decoder"]((mean + (spread / 2).exp() * noise[i])[None])[0]
+            error = float(((rebuilt - batch.x[i]) ** 2).sum())
+            rows.append(error + 0.7 * float(divergence(mean, spread).sum()))
+    assert float(found.total) == pytest.approx(np.mean(rows), rel=1e-5)
+    assert float(found.terms["reconstruction"]) + 0.7 * float(found.terms["divergence"]) == pytest.approx(np.mean(rows), rel=1e-5)
+
+
+def test_the_classifier_learns_from_mean_codes_and_moves_no_encoder() -> None:
+    modules, state = made(SMALL)
+    batch = given(stage="main")
+    first, second = (SMALL.loss(modules, batch, state).total for _ in range(2))
+    assert float(first.detach()) == float(second.detach()), "nothing is drawn"
+    codes = modules["model"].mean(modules["model"].until(batch.x, "encoder").flatten(1))
+    expected = nn.functional.cross_entropy(modules["model"].head(codes), batch.y)
+    assert float(first.detach()) == pytest.approx(float(expected.detach()), rel=1e-6)
+    first.backward()  # type: ignore[no-untyped-call]
+    moved = {name for name, p in modules["model"].named_parameters() if p.grad is not None}
+    assert moved and all(name.startswith("classifier.") for name in moved)
+
+
+def test_every_parameter_learns_in_one_stage() -> None:
+    modules, _ = made(SMALL)
+    parts = [{id(p) for p in SMALL.optimisers(INFO, modules, stage)["main"].parameters} for stage in ("encoder", "main")]
+    every = {id(p) for module in modules.values() for p in module.parameters()}
+    assert not parts[0] & parts[1] and parts[0] | parts[1] == every
+    assert len(parts[1]) == 2 * 5, "four hidden layers and the last"
+
+
+def test_a_batch_in_another_order_is_the_same_batch() -> None:
+    modules, state = made(SMALL)
+    batch, order = given(), torch.randperm(12)
+    other = replace(batch, x=batch.x[order], y=batch.y[order], ids=batch.ids[order])
+    found = []
+    for one in (batch, other):
+        torch.manual_seed(8)
+        found.append(float(SMALL.loss(modules, one, state).total.detach()))
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(("share", "steps", "length"), [(1.0, 12, 12), (0.5, 12, 6), (2.0, 12, 24)])
+def test_stages_are_the_autoencoder_and_the_classifier(share: float, steps: int, length: int) -> None:
+    method = replace(SMALL, share=share)
+    modules, state = made(method)
+    x = given().x
+    context: Any = SimpleNamespace(
+        info=replace(INFO, steps=steps), modules=modules, state=state, y=given().y, inputs=lambda rows: x[rows]
+    )
+    assert method.stage(0, context) == Stage("encoder", steps=length, stop=False, validate=False)
+    assert method.stage(1, context) == Stage() and method.stage(2, context) is None
+    with torch.no_grad():
+        deepest = modules["model"].until(x, "encoder").flatten(1)
+        expected = divergence(modules["model"].mean(deepest), modules["decoder"].spread(deepest)).mean(0)
+    assert torch.allclose(context.state["divergence"], expected, atol=1e-6)
+    assert torch.equal(context.state["rebuilt"][:, 0], ((x[:6] + 1) * 127.5).round().to(torch.uint8))
+
+
+def test_labels_have_no_part_in_codes() -> None:
+    sets = split()
+    other = replace(sets, train=replace(sets.train, label=1 - sets.train.label))
+    one, two = (run(SMALL, each, steps=8).weights("last") for each in (sets, other))
+    same = [key for key in one if torch.equal(one[key], two[key])]
+    assert set(same) >= {key for key in one if "encoder" in key or key.startswith(("model.mean", "decoder"))}
+    assert not any(key.startswith("model.classifier") for key in same)
+
+
+def test_training_rebuilds_pictures_and_says_what_codes_hold() -> None:
+    short, long = run(BetaVAE(beta=0.01), steps=1), run(BetaVAE(beta=0.01), steps=150)
+    errors = []
+    for found in (short, long):
+        modules, _ = made(BetaVAE())
+        for name, module in modules.items():
+            kept = found.weights("last").items()
+            module.load_state_dict({k.removeprefix(f"{name}."): v for k, v in kept if k.startswith(f"{name}.")})
+        x = torch.from_numpy(DATA.inputs(np.arange(60))).permute(0, 3, 1, 2).float() / 127.5 - 1
+        with torch.inference_mode():
+            errors.append(float((modules["decoder"](modules["model"].features(x)) - x).square().mean()))
+    assert errors[1] < 0.5 * errors[0]
+    assert not long.warnings
+    assert {item["stage"] for item in long.history} == {"encoder", "main"}
+    assert all(bool(item["validation"]) == (item["stage"] == "main") for item in long.history)
+
+
+def test_codes_that_say_nothing_are_doubted() -> None:
+    found = run(BetaVAE(beta=1e4), steps=60, lr=0.01)
+    assert [text for text in found.warnings if "no latent tells pictures apart" in text]
+    assert "0 of 256 latents say anything" in found.exhibits["reconstructions"].caption
+
+
+def test_predictions_are_of_mean_codes() -> None:
+    one, two = (run(SMALL, steps=8) for _ in range(2))
+    modules, _ = made(SMALL)
+    modules["model"].load_state_dict(
+        {k.removeprefix("model."): v for k, v in one.weights("last").items() if k.startswith("model.")}
+    )
+    x = torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    with torch.inference_mode():
+        expected = modules["model"](x).numpy()
+    assert np.allclose(one.predictions["last"]["test"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
+    assert same_weights(one, two)
+    plain = run(ERM(), steps=8).predictions["last"]["test"].logits
+    assert abs(plain - one.predictions["last"]["test"].logits).max() > 1e-2  # type: ignore[operator]
+
+
+def test_reconstructions_and_traversals_are_shown() -> None:
+    found = run(SMALL, steps=8)
+    assert list(found.exhibits) == ["reconstructions", "traversals"]
+    for sheet in found.exhibits.values():
+        assert isinstance(sheet, Picture) and "latents" in sheet.caption
+    assert SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
+
+
+@pytest.mark.parametrize(("side", "layers"), [(8, 1), (16, 2), (28, 2), (30, 2), (64, 4), (4, 1)])
+def test_networks_fit_the_pictures(side: int, layers: int) -> None:
+    info = replace(INFO, input=InputSpec.image(side, side, 1))
+    modules, _ = made(BetaVAE(), info)
+    x = torch.zeros(2, 1, side, side)
+    codes = modules["model"].features(x)
+    assert codes.shape == (2, 256) and modules["decoder"](codes).shape == x.shape and modules["model"](x).shape == (2, 2)
+    assert sum(isinstance(part, nn.Conv2d) for part in modules["model"].modules()) == layers
+    hidden = [part.out_features for part in modules["model"].head if isinstance(part, nn.Linear)]
+    assert hidden == [256] * 4 + [2]
