@@ -58,6 +58,8 @@ ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
 CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
+# A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: one model, a step in each round.
+ONLY = {"cyclegan": ("small-cnn",)}
 WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
 
 
@@ -166,7 +168,7 @@ def ratios_of(name: str, model: str, erm: Side, rounds: int) -> tuple[list[float
     """By round: the method's time over ERM's, and that of its views; and ERM's time in ms."""
     side = Side(name, model)
     adapts, augments = bool(side.method.needs.adapts), any(view is not None for view in side.method.views())
-    steps = 1 if adapts else MODELS[model][2]
+    steps = 1 if adapts or name in ONLY else MODELS[model][2]
     found, views, plain = [], [], []
     for one in (erm, side):
         timed(one.predict if adapts else one.step, 1 if one is erm else 3)
@@ -218,8 +220,8 @@ _peaks: dict[tuple[str, bool], int] = {}
 
 
 def takes(name: str, model: str) -> bool:
-    """Whether the method can be trained with the model."""
-    return name not in CONVOLUTIONAL or model not in WITHOUT_NORM
+    """Whether the method can be trained with the model, and whether it is to be measured with it."""
+    return (name not in CONVOLUTIONAL or model not in WITHOUT_NORM) and model in ONLY.get(name, MODELS)
 
 
 def measured(name: str, model: str, erm: Side, rounds: int) -> dict[str, Any]:

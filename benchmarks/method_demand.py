@@ -20,6 +20,7 @@ from torch.utils.flop_counter import flop_registry
 
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Method
+from crosswind.methods.cyclegan import Discriminator, Generator
 from crosswind.methods.l2d import Augmenter
 from crosswind.models.build import Model, build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
@@ -140,6 +141,19 @@ def beta_vae(method: Any, given: Given) -> None:
     _descend((made - given.x).square().sum() / n)
 
 
+def cyclegan(method: Any, given: Given) -> None:
+    """The generator three times there and back, the discriminator for both: a step of the translator."""
+    shape = tuple(given.x.shape[1:])
+    blocks = 6 if method.blocks is None else method.blocks
+    told = torch.zeros(len(given.x), ENVIRONMENTS + CLASSES, device=given.x.device)
+    make = Generator(shape[0], told.shape[1], method.width, blocks).to(given.x.device)
+    tell = Discriminator(shape, ENVIRONMENTS * CLASSES, method.width).to(given.x.device)
+    made = make(given.x, told)
+    total = tell(made, given.y).sum() + make(made, told).sum() + make(given.x, told).sum()
+    torch.autograd.grad(total, list(make.parameters()))
+    _descend(tell(given.x, given.y).sum() + tell(made.detach(), given.y).sum())
+
+
 def l2d(method: Any, given: Given) -> None:
     """Pictures and copies there and back for the classifier; there and back to the copies for what made them, which is trained."""
     model, device, n = given.make(), given.x.device, len(given.x)
@@ -229,6 +243,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "bpa": erm,
     "causirl-coral": aligned(covariances, 2),
     "causirl-mmd": aligned(kernels, 2),
+    "cyclegan": cyclegan,
     "dann": dann,
     "deepcoral": aligned(covariances),
     "erm": erm,
@@ -245,7 +260,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "ubnet": ubnet,
 }
 """A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's, of "beta-vae" the
-autoencoder's.
+autoencoder's and of "cyclegan" the translator's.
 """
 
 

@@ -38,8 +38,8 @@ OWN = [name for name, item in FACTS.items() if "predict" in item.defines]
 """Methods that answer by more than the model's forward pass: their own tests look at what they predict."""
 OWN_NETWORK = ["beta-vae"]
 """Methods whose networks are not of the study's model."""
-APPENDING = ["ada", "me-ada"]
-"""Methods whose last stage has copies among its rows, three to a row, and is shorter than the run by two phases of one step."""
+APPENDING = {"ada": 2, "cyclegan": 0, "me-ada": 2}
+"""Methods whose last stage has copies among its rows, and by how many steps it is shorter than the run."""
 STEPS = 8
 
 
@@ -149,7 +149,7 @@ def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
     """Faults 3, 4 and 7: noise is fixed by row, ids are places in the training set, and no validation row is among them."""
     train, batches = noisy().train, recorded(name).batches
     ids = torch.cat([batch.ids for batch in batches])
-    assert len(ids) == (STEPS - 2 * (name in APPENDING)) * 16 and int(ids.min()) >= 0 and int(ids.max()) < 60
+    assert len(ids) == (STEPS - APPENDING.get(name, 0)) * 16 and int(ids.min()) >= 0 and int(ids.max()) < 60
     assert torch.bincount(ids).max() > 1
     for what in ("label", "group", "environment"):
         given = torch.cat([getattr(batch, "y" if what == "label" else what) for batch in batches])
@@ -157,7 +157,7 @@ def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
     if method_of(name).views() == (None,):
         x = torch.cat([batch.x for batch in batches])
         same = ((x - pictures(train.rows[ids.numpy()])).abs() <= 1e-6).flatten(1).all(1)
-        assert same.all() if name not in APPENDING else 0 < same.double().mean() < 0.5
+        assert same.all() if name not in APPENDING else 0 < same.double().mean() < 0.8
 
 
 @pytest.mark.slow

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.world import DATA, GROUPS, dataset, run, split, with_train
+from torch import Tensor, nn
+
+from crosswind.core.errors import NeedsError
+from crosswind.core.exhibits import Grid, Picture
+from crosswind.core.types import InputSpec
+from crosswind.methods.base import Batch, Info
+from crosswind.methods.cyclegan import CycleGAN, Discriminator, Generator, pooled
+from crosswind.methods.erm import ERM
+from crosswind.models.build import build_model, unnamed
+
+INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
+SMALL = CycleGAN(width=4, blocks=1)
+
+
+def made(method: CycleGAN, info: Info = INFO) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    modules = method.modules(info, lambda **changes: build_model("mlp", {"hidden": 8, "layers": 1}, info.input, unnamed(2), 0))
+    state = method.state(info)
+    state["cells"] = torch.full((2, 2), 3)
+    return modules, state
+
+
+def given(n: int = 12) -> Batch:
+    x = torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(3)) * 1.6 - 0.8
+    return Batch(x, torch.arange(n) % 2, torch.arange(n), torch.arange(n) % 4, torch.arange(n) // 2 % 2, stage="translator")
+
+
+def told(y: int, value: int) -> Tensor:
+    out = torch.zeros(1, 4)
+    out[0, value] = out[0, 2 + y] = 1.0
+    return out
+
+
+def test_both_losses_are_those_of_a_loop() -> None:
+    method = replace(SMALL, cycle=3.0, identity=2.0)
+    modules, state = made(method)
+    batch, kept = given(), []  # type: ignore[var-annotated]
+    make, tell = modules["generator"], modules["discriminator"]
+    with torch.no_grad():
+        torch.manual_seed(2)
+        found = method._translated(modules, batch, state, kept)
+        other = method._told(modules, batch, state, kept)
+        x, y, s, t, translated = kept
+        assert torch.equal(x, batch.x) and 0 < float(t.float().mean()) < 1
+        parts, judged = [], []
+        for i in range(12):
+            one, c, a, b = x[i : i + 1], int(y[i]), int(s[i]), int(t[i])
+            out = make(one, told(c, b))
+            assert torch.allclose(out[0], translated[i], atol=1e-5)
+            adversarial = float((tell(out, torch.tensor([2 * c + b])) - 1).square().mean())
+            back = float((make(out, told(c, a)) - one).abs().mean())
+            same = float((make(one, told(c, a)) - one).abs().mean())
+            parts.append(adversarial + 3.0 * back + 2.0 * same)
+            real = float((tell(one, torch.tensor([2 * c + a])) - 1).square().mean())
+            judged.append((real + float(tell(out, torch.tensor([2 * c + b])).square().mean())) / 2)
+    assert float(found.total) == pytest.approx(np.mean(parts), rel=1e-4)
+    assert float(other.total) == pytest.approx(np.mean(judged), rel=1e-4), "the pool was empty, so this step's are shown"
+    assert (other.state["pool_cell"] >= 0).sum() == 12
+
+
+def test_targets_are_values_that_the_class_is_seen_with() -> None:
+    """Class 0 with both values and class 1 with blue alone: the latter's pictures stay blue, unless classes are not told apart."""
+    for by_class, expected in ((True, {1}), (False, {0, 1})):
+        method = replace(SMALL, by_class=by_class)
+        modules, state = made(method)
+        state["cells"] = torch.tensor([[3, 2], [0, 4]])
+        seen: set[int] = set()
+        for seed in range(5):
+            kept: list[Tensor] = []
+            torch.manual_seed(seed)
+            with torch.no_grad():
+                method._translated(modules, given(), state, kept)
+            seen |= set(kept[3][kept[1] == 1].tolist())
+        assert seen == expected
+
+
+def test_the_pool_shows_half_of_what_it_holds() -> None:
+    state = {"pool": torch.zeros(50, 1, 2, 2, dtype=torch.uint8), "pool_cell": torch.full((50,), -1)}
+    torch.manual_seed(0)
+    first = torch.full((50, 1, 2, 2), 1.0)
+    shown, cells, changes = pooled(first, torch.arange(50), state)
+    assert (
+        torch.equal(shown, first) and cells.tolist() == list(range(50)) and sorted(changes["pool_cell"].tolist()) == list(range(50))
+    )
+    assert (changes["pool"] == 255).all()
+    shares = []
+    for _ in range(40):
+        shown, cells, after = pooled(-first, torch.full((50,), 99), changes)
+        old = (shown == 1).flatten(1).all(1)
+        assert torch.equal(old, cells != 99) and len(set(cells[old].tolist())) == int(old.sum()), "each at most once"
+        assert int((after["pool_cell"] == 99).sum()) == int(old.sum()), "what is shown again is replaced"
+        shares.append(float(old.float().mean()))
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.05)
+    shown, cells, after = pooled(-first.repeat(2, 1, 1, 1), torch.full((100,), 99), changes)
+    assert len(shown) == 100 and int((cells != 99).sum()) <= 50
+
+
+def test_networks_are_the_published_ones() -> None:
+    """Parameters of the ResNet generator of 9 blocks and of the 70 x 70 PatchGAN: their code prints 11.378 M and 2.765 M."""
+    assert sum(p.numel() for p in Generator(3, 0, 64, 9).parameters()) == 11_378_179
+    assert sum(p.numel() for p in Discriminator((3, 256, 256), 1, 64).parameters()) == 2_764_737
+    found = CycleGAN().modules(replace(INFO, input=InputSpec.image(256, 256, 3)), lambda **changes: nn.Linear(1, 1))  # type: ignore[arg-type, return-value]
+    assert sum(type(part).__name__ == "_Block" for part in found["generator"].modules()) == 9
+    assert found["discriminator"](torch.zeros(1, 3, 256, 256), torch.tensor([0])).shape == (1, 30, 30)
+
+
+@pytest.mark.parametrize(("side", "channels"), [(8, 3), (16, 1), (28, 1), (30, 3), (64, 3)])
+def test_networks_fit_the_pictures(side: int, channels: int) -> None:
+    x = torch.zeros(2, channels, side, side)
+    out = Generator(channels, 3, 2, 1)(x, torch.eye(3)[:2])
+    assert out.shape == x.shape and out.abs().max() <= 1
+    patches = Discriminator((channels, side, side), 3, 2)(x, torch.tensor([0, 2]))
+    assert patches.ndim == 3 and patches.shape[1] >= 2
+
+
+def test_what_the_generator_is_told_reaches_every_picture() -> None:
+    """A constant plane beside the picture does not: instance norm takes it away."""
+    x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    torch.manual_seed(1)
+    made = Generator(3, 2, 8, 1)
+    one, two = (made(x, torch.eye(2)[value].expand(3, 2)) for value in (0, 1))
+    assert (one - two).abs().flatten(1).amax(1).min() > 1e-3
+
+
+def test_smaller_pictures_are_refused() -> None:
+    with pytest.raises(NeedsError, match="at least 8 pixels"):
+        made(SMALL, replace(INFO, input=InputSpec.image(4, 4, 3)))
+
+
+def test_each_stage_trains_its_own_networks_and_nothing_else() -> None:
+    fresh, found = (run(SMALL, steps=steps).weights("last") for steps in (0, 6))
+    moved = {key.split(".")[0] for key in fresh if not key.startswith("state") and not torch.equal(fresh[key], found[key])}
+    assert moved == {"model", "generator", "discriminator"}
+    modules, _ = made(SMALL)
+    names = {stage: set(SMALL.optimisers(INFO, modules, stage)) for stage in ("translator", "main")}
+    assert names == {"translator": {"generator", "discriminator"}, "main": {"main"}}
+    spec = SMALL.optimisers(INFO, modules, "translator")["generator"]
+    assert spec.lr == 2e-4 and spec.betas == (0.5, 0.999) and spec.schedule is not None
+    assert [spec.schedule(step, 0) for step in (0, 50, 75)] == [1.0, 1.0, 0.5]
+
+
+def test_rows_are_joined_by_their_translations() -> None:
+    """60 rows of two values: 60 translations, each with its row's label; a share of them; of a class with one value none."""
+    kept: list[Any] = []
+
+    class Seen(CycleGAN):
+        registered_name = "seen"
+
+        def stage(self, index: int, context: Any) -> Any:
+            stage = super().stage(index, context)
+            kept.append(stage)
+            return stage
+
+    sets = split()
+    run(Seen(width=4, blocks=1), sets, steps=4)
+    extra = kept[1].extra
+    assert extra.x.dtype == torch.uint8 and sorted(extra.parents.tolist()) == list(range(60))
+    assert extra.y.tolist() == sets.train.label[extra.parents.numpy()].tolist()
+    weights = kept[0].weights
+    group = torch.from_numpy(sets.train.group)
+    assert [float(weights[group == code].sum()) for code in range(4)] == pytest.approx([1.0] * 4), "cells come equally often"
+    kept.clear()
+    run(Seen(width=4, blocks=1, share=0.5), sets, steps=4)
+    assert 15 <= len(kept[1].extra.y) <= 45
+    kept.clear()
+    keep = sets.train.group != 2
+    changes = {
+        name: getattr(sets.train, name)[keep]
+        for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")
+    }
+    run(Seen(width=4, blocks=1), with_train(sets, **changes), steps=4)
+    assert len(kept[1].extra.y) == 30 and set(kept[1].extra.y.tolist()) == {0}
+
+
+def test_classes_with_one_environment_each_are_doubted() -> None:
+    sets = split()
+    keep = (sets.train.group == 0) | (sets.train.group == 3)
+    changes = {
+        name: getattr(sets.train, name)[keep]
+        for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")
+    }
+    found = run(SMALL, with_train(sets, **changes), steps=4)
+    assert [text for text in found.warnings if "no picture could be translated" in text]
+    assert found.exhibits == {}
+
+
+def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
+    """Tints 80 grey levels apart: red pictures told to be blue have more blue than red, and the other way round."""
+    data = dataset(tint=80)
+    found = run(replace(SMALL, width=8, translator_lr=2e-3), split(60, data), data=data, steps=200, validate_every=100, lr=1e-3)
+    modules, _ = made(replace(SMALL, width=8))
+    kept = found.weights("last").items()
+    make = modules["generator"]
+    make.load_state_dict({k.removeprefix("generator."): v for k, v in kept if k.startswith("generator.")})
+    rows = np.arange(60)
+    x = torch.from_numpy(data.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    tint, y = torch.from_numpy(rows // 2 % 2), torch.from_numpy(rows % 2)
+    with torch.no_grad():
+        out = [make(x, torch.cat([torch.eye(2)[value].expand(60, 2), torch.eye(2)[y]], 1)) for value in (0, 1)]
+    bluer = [float((one[:, 2] - one[:, 0]).mean()) for one in (*out, x[tint == 0], x[tint == 1])]
+    assert bluer[1] - bluer[0] > 0.5 * (bluer[3] - bluer[2]) > 0.3
+    grid = found.exhibits["taken for"]
+    assert isinstance(grid, Grid) and grid.columns == ["what", "pictures", "translations"]
+    assert grid.rows[0][2] > 0.7 and not [text for text in found.warnings if "translator" in text]  # type: ignore[operator]
+
+
+def test_a_translator_that_changes_nothing_is_doubted() -> None:
+    data = dataset(tint=120)
+    found = run(replace(SMALL, first=0.1, translator_lr=1e-6), split(60, data), data=data, steps=10)
+    assert isinstance(found.exhibits["taken for"], Grid)
+    state = {"cells": torch.full((2, 2), 3), "quality": torch.tensor([0.9, 0.2, 0.5, 0.5])}
+    (text,) = SMALL.doubts(state)
+    assert "in 20% of them" in text and "in 90%" in text and SMALL.doubts({**state, "quality": torch.full((4,), 0.9)}) == []
+
+
+def test_pictures_are_shown_under_every_value() -> None:
+    found = run(SMALL, steps=4)
+    sheet = found.exhibits["translations"]
+    assert isinstance(sheet, Picture) and "red, blue" in sheet.caption
+    assert CycleGAN(share=0.0).exhibits(INFO, {}) == {} and SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
+
+
+def test_without_translations_it_is_erm_and_with_them_it_is_not() -> None:
+    plain, none, some = (run(each, steps=12) for each in (ERM(), CycleGAN(share=0.0), SMALL))
+    said = [item.predictions["last"]["test"].logits for item in (plain, none, some)]
+    assert np.array_equal(said[0], said[1]) and abs(said[0] - said[2]).max() > 1e-3  # type: ignore[arg-type, operator]
+    assert DATA.input.kind == "image"
