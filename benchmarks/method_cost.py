@@ -58,7 +58,7 @@ ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
 CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
-# A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: one model, a step in each round.
+# A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: one model, a step in each of two rounds.
 ONLY = {"cyclegan": ("small-cnn",)}
 WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
 
@@ -171,8 +171,8 @@ def ratios_of(name: str, model: str, erm: Side, rounds: int) -> tuple[list[float
     steps = 1 if adapts or name in ONLY else MODELS[model][2]
     found, views, plain = [], [], []
     for one in (erm, side):
-        timed(one.predict if adapts else one.step, 1 if one is erm else 3)
-    for turn in range(rounds):
+        timed(one.predict if adapts else one.step, 1 if one is erm or name in ONLY else 3)
+    for turn in range(2 if name in ONLY else rounds):
         # Each goes first every other time.
         order = (erm, side) if turn % 2 else (side, erm)
         took = {id(one): timed(one.predict if adapts else one.step, steps) for one in order}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.training.world import QUICK
 
 from crosswind.core.registry import Facts, listing
 from crosswind.studies.engines.inline import Inline
@@ -26,7 +27,9 @@ SINGLE = [
     and not item.needs.environments
 ]
 # A switch must come before the last of 12 steps.
-METHODS: dict[str, dict[str, Any]] = {item.name: dict.fromkeys(item.needs.switches, 6) for item in FACTS if item.needs}
+METHODS: dict[str, dict[str, Any]] = {
+    item.name: {**QUICK.get(item.name, {}), **dict.fromkeys(item.needs.switches, 6)} for item in FACTS if item.needs
+}
 METHODS |= {name: {} for name in SINGLE}
 SC = {"type": "spurious-correlation", "attribute": "ink"}
 STUDY: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.world import GROUPS, Sets, run, same_weights, split, with_train
+from tests.training.world import GROUPS, QUICK, Sets, run, same_weights, split, with_train
 
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs, knobs_of
@@ -44,7 +44,7 @@ def cls_of(name: str) -> type[Method]:
 def made(name: str, **knobs: Any) -> Method:
     """The method at its defaults, but for switches, which come at step 2 so that a short run passes them."""
     cls = cls_of(name)
-    return cls(**{**dict.fromkeys(cls.needs.switches, 2), **knobs})
+    return cls(**{**QUICK.get(name, {}), **dict.fromkeys(cls.needs.switches, 2), **knobs})
 
 
 def tried(name: str, method: Method | None = None, **changes: Any) -> Any:

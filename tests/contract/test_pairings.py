@@ -18,6 +18,7 @@ import pytest
 import torch
 from tests.contract.test_methods import EnvironmentMean
 from tests.studies.plans import whole_specs
+from tests.training.world import QUICK
 
 from crosswind.core.errors import CrosswindError, InputError, NeedsError
 from crosswind.core.knobs import Limit, Needs
@@ -78,6 +79,10 @@ def has_spread(item: Facts) -> bool:
     return bool(spread(item))
 
 
+def classed(needs: Needs) -> bool:
+    return needs.environments or even(needs)
+
+
 def switches(item: Facts) -> bool:
     return bool(item.needs and item.needs.switches)
 
@@ -103,11 +108,11 @@ PAIRINGS: dict[str, Pairing] = {
     "a value that training does not show": Pairing(
         {"shifts": {"UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"}}, "environments": ["ink"]},
         told=lambda needs: needs.groups, words="cannot weigh groups that training does not show"),
-    "environments that are classes": Pairing({"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]}, told=even,
-        words="aligning them erases the label"),
+    "environments that are classes": Pairing({"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]},
+        told=classed, words="(aligning them erases the label|so there are few)"),
     "environments of which one attribute is the class": Pairing(
-        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]}, told=even,
-        words="aligning them erases the label"),
+        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]},
+        told=classed, words="(aligning them erases the label|so there are few)"),
     "groups that are classes": Pairing(
         {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["size"], "groups": ["ink"]},
         told=lambda needs: needs.groups, words="so it weighs classes"),
@@ -172,7 +177,7 @@ TRAINING = {"steps": 4, "batch": 30, "validate_every": 2, "precision": "fp64", "
 def settings_of(pairing: Pairing, item: Facts) -> dict[str, Any]:
     """The method's settings under a pairing; a switch comes at step 2 unless the pairing is about switches."""
     own = pairing.settings(item)
-    return own if pairing.changes.get("training") or own else at(2)(item)
+    return {**QUICK.get(item.name, {}), **(own if pairing.changes.get("training") or own else at(2)(item))}
 
 
 def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False) -> Plan:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.world import DATA, Sets, rows_of, run, split, with_train
+from tests.training.world import DATA, QUICK, Sets, rows_of, run, split, with_train
 
 from crosswind.core.registry import listing, load
 from crosswind.core.types import InputSpec
@@ -52,7 +52,7 @@ def test_the_sweeps_find_the_methods() -> None:
 def method_of(name: str) -> Method:
     """At its defaults, but for switches, which come at step 2."""
     cls = load("methods", name)
-    made: Method = cls(**dict.fromkeys(cls.needs.switches, 2))
+    made: Method = cls(**{**QUICK.get(name, {}), **dict.fromkeys(cls.needs.switches, 2)})
     return made
 
 

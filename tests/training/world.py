@@ -15,6 +15,8 @@ from crosswind.training.loop import Trajectory, fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 SIDE = 8
+QUICK: dict[str, dict[str, Any]] = {"cyclegan": {"width": 4, "blocks": 1}}
+"""Settings with which sweeps over all methods try one whose published networks would take minutes."""
 GROUPS = ("dark, red", "dark, blue", "bright, red", "bright, blue")
 
 

@@ -219,8 +219,9 @@ class CycleGAN(Method):
         make, tell = modules["generator"], modules["discriminator"]
         made = make(x, self._told_of(y, t, state))
         back, same = (make(one, self._told_of(y, s, state)) for one in (made, x))
+        patches = tell(made, self._cell(y, t, state))
         with without_autocast(x):
-            fooled = (tell(made, self._cell(y, t, state)).float() - 1.0).square().mean()
+            fooled = (_wide(patches) - 1.0).square().mean()
             cycle, identity = (_wide(one - x).abs().mean() for one in (back, same))
         kept.extend([x, y, s, t, made.detach()])
         terms = {"fooled": fooled.detach(), "cycle": cycle.detach(), "identity": identity.detach()}
@@ -231,7 +232,7 @@ class CycleGAN(Method):
         x, y, s, t, made = kept
         shown, cell, changes = pooled(made, self._cell(y, t, state), state)
         tell = modules["discriminator"]
-        real, false = tell(x, self._cell(y, s, state)).float(), tell(shown, cell).float()
+        real, false = _wide(tell(x, self._cell(y, s, state))), _wide(tell(shown, cell))
         total = ((real - 1.0).square().mean() + false.square().mean()) / 2.0
         return Loss(total, {"discriminator": total.detach()}, changes)
 

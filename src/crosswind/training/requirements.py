@@ -208,8 +208,10 @@ def _warnings(pairing: Pairing) -> Iterator[str]:
     if pairing.limit is not None and (place := pairing.limit.reached(pairing.knobs)):
         values = ", ".join(f"{name} = {value if isinstance(value, str) else canonical(value)}" for name, value in place.items())
         yield f"is {pairing.limit.equals} at {values}"
-    if (needs.environments or pairing.even) and pairing.environments_are_classes:
+    if pairing.even and pairing.environments_are_classes:
         yield "aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
+    elif needs.environments and pairing.environments_are_classes:
+        yield "shows a class under its other environments, but here they and the classes nearly tell each other, so there are few"
     if pairing.even and needs.spread and needs.environments and pairing.batch < 2 * present:
         few = f"training.batch {pairing.batch} holds a single row of some of the {present}"
         yield f"measures environments by their rows in a batch, and {few}"
