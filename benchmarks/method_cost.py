@@ -58,7 +58,8 @@ ROWS, RUN, GOAL = 1091, 500, 1.15
 MMAP_THRESHOLD = -3  # glibc's malloc.h
 WITHOUT_NORM = ("mlp",)
 CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
-# A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: one model, a step in each of two rounds.
+# A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: it is measured on one model,
+# a step in each of two rounds.
 ONLY = {"cyclegan": ("small-cnn",)}
 WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
 
