@@ -67,8 +67,12 @@ def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path)
     assert len(set(losses.values())) == len(losses), losses
 
 
+ALIGNS = "aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
+TRANSLATES = "shows a class under its other environments, but here they and the classes nearly tell each other, so there are few"
+
+
 def doubted(name: str, **changes: Any) -> bool:
-    told = f"{name} aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
+    told = f"{name} {TRANSLATES if name == 'cyclegan' else ALIGNS}"
     return any(text.endswith(told) for text in planned(methods={"erm": {}, name: METHODS[name]}, **changes).warnings)
 
 
