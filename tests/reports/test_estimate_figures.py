@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crosswind.evaluation.points import Point
-from crosswind.evaluation.pools import comparisons, coverage, judge
+from crosswind.evaluation.pools import by_domain, comparisons, coverage, judge
 from crosswind.reports import estimate_figures as shown
 from crosswind.reports.charts import save
 
@@ -98,16 +98,19 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     parts = shown.part_table("4", "Table 4", "training regime", {"plain": judged, "augmented": judged})
     assert parts.columns[:2] == ("training regime", "measure") and parts.keys == 2
     assert [row[:2] for row in parts.rows] == [(part, name) for part in ("plain", "augmented") for name in judged]
-    tasks = shown.task_table("8", "Table 8", {"digits": {name: {"CNN": item, "VGG": item} for name, item in judged.items()}})
-    assert tasks.columns[2:4] == ("CNN: R2", "CNN: 1 - SSE/SST, test") and "VGG: macro tau" in tasks.columns
-    assert tasks.rows[1][:2] == ("digits", "other") and len(tasks.rows[1]) == 2 + 2 * 5
-    # A pool that one measure lacks, and a number that is undefined, are dashes with the reason below.
-    gap = shown.task_table("8", "Table 8", {"digits": {"one": {"CNN": one}, "two": {"CNN": one, "VGG": one}}}, ("training",))
-    assert gap.rows[0][-5:] == (None,) * 5 and gap.rows[0][2] is None
-    assert (
-        "R2: there is nothing to fit the line on." in gap.notes and "networks trained on domains other than i and o" in gap.notes[0]
-    )
-    for item in (table, parts, tasks, gap):
+    # A number that is undefined is a dash with the reason below.
+    gap = shown.part_table("8", "Table 8", "architecture", {"CNN": {"one": one}}, ("training",))
+    assert gap.rows[0][2] is None and "R2: there is nothing to fit the line on." in gap.notes
+    assert "networks trained on domains other than i and o" in gap.notes[0]
+    lines = shown.line_table("l", "Lines", judged)
+    assert [row[:3] for row in lines.rows[:3]] == [("one", "test", "no"), ("one", "in-sample", "yes"), ("one", "estimate", "no")]
+    assert str(lines.rows[0][5]) == table.rows[0][3] and len(lines.rows) == 6
+    across = shown.across_table("7", "Table 7", judged)
+    assert str(across.rows[0][1]).startswith(f"{one.across_tau.value:.3f} [") and across.rows[0][2] == 6
+    found = {name: {domain: pair[0] for domain, pair in by_domain(points).items()} for name, points in ESTIMATES.items()}
+    domains = shown.domain_table("17", "Table 17", found)
+    assert domains.columns == ("measure", "S", "t1", "t2", "t3") and str(domains.rows[0][1]).startswith(f"{one.id_tau.value:.3f} [")
+    for item in (table, parts, gap, lines, across, domains):
         assert item.to_text() and item.to_latex() and item.to_csv() and json.dumps(item.to_json())
 
 

@@ -15,6 +15,8 @@ from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import Predictions
 from crosswind.data.copies import copies
 from crosswind.data.dataset import AttributedDataset
+from crosswind.estimators.base import Answers
+from crosswind.estimators.nuclear_norm import NuclearNorm
 from crosswind.evaluation.metrics import ESTIMATE
 from crosswind.reports.estimate_sections import estimates
 from crosswind.shifts.split import RowSet
@@ -161,6 +163,27 @@ def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     kinds = [job.kind for job in planned(**{**study, "estimators": ["nuclear-norm", "mano", "ni-translate"]}).jobs]
     assert kinds.count("vary") == 4, "the pool, its neighbours, those of the source and of the test set"
     assert kinds.count("fit") == 1 and kinds.count("estimate") == 3
+
+
+def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
+    """Three test sets: it ranks them. No accuracy is told of it, no neighbour of the source is asked for, the criterion is kept."""
+    sets = {**SETS, "small": {"role": "test", "law": {"type": "only", "attribute": "size", "values": ["small"]}}}
+    names = ["nuclear-norm", "ni-translate", "average-confidence"]
+    study = {**STUDY, "sets": sets, "shifts": {"none": []}, "estimators": names, "selection": ["last"]}
+    study["training"] = {**STUDY["training"], "fit_at": 1.0}
+    assert [job.spec["set"] for job in of_kind(planned(**study), "vary")] == ["test", "large", "small"]
+    results = cw.run_study(study, tmp_path / "out", workers=0)
+    told = {row["set"]: row["metrics"] for row in results.rows if row["rule"] == "last"}
+    with Store.open(tmp_path / "out") as store:
+        (key,) = {row["key"] for row in store.runs("estimates")}
+        said = run_predictions(store, key)["last"]
+    for name in ("test", "large", "small"):
+        metrics, answers = told[name], Answers(said[name].answer, said[name].logits)
+        assert metrics["measure:nuclear-norm"] == pytest.approx(NuclearNorm().measure(answers))
+        assert metrics["entropy_rise:nuclear-norm"] is None and np.isfinite(metrics["entropy_rise:ni-translate"])
+        assert 1 / 11 <= metrics["measure:ni-translate"] <= 1 and metrics["fitted"] is False
+        assert "measure:average-confidence" not in metrics and 0 <= metrics["estimate:average-confidence"] <= 1
+        assert not {"estimate:nuclear-norm", "estimate:ni-translate"} & metrics.keys()
 
 
 def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:

@@ -25,7 +25,7 @@ from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"cifar", "numbers", "imagenet", "across-domains"}
+ELSEWHERE = {"cifar", "numbers", "entropy", "imagenet", "across-domains"}
 """Studies of ng2022, on originals that are not written here: `test_pools_of_networks.py` writes them, and plans refuse overlaps."""
 
 FILES = sorted([*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")])

@@ -18,6 +18,7 @@ from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.cifar import Cifar10, Cifar101
 from crosswind.data.sources.mnist import Mnist, Svhn, Usps
+from crosswind.reports import pool_sections
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
 
@@ -60,8 +61,11 @@ def planned(study: str, scale: str | None, root: Path) -> Plan:
     found = load_study(study, scale, [])
     settings = [f"data.{name}.options.root={root}" for name in found.data]
     if scale == "small":
-        (main,) = found.sizes["all"]
-        settings += [f"sizes.all.{main}.total=100", "sets.validation.draw.total=20"]
+        drawn = [name for name, item in found.sets.items() if isinstance(item.draw, dict)]
+        settings += [
+            *(f"sizes.all.{main}.total=100" for main in found.sizes["all"]),
+            *(f"sets.{name}.draw.total=20" for name in drawn),
+        ]
     return make_plan(load_study(study, scale, settings))
 
 
@@ -70,11 +74,11 @@ def pool(plan: Plan) -> Counter[str]:
     return Counter(run.labels["model"].split("-")[0] for run in plan.runs)
 
 
-@pytest.mark.parametrize(("scale", "networks"), [("tiny", 4), ("small", 24), (None, 150)])
+@pytest.mark.parametrize(("scale", "networks"), [("tiny", 6), ("small", 24), (None, 180)])
 def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(cifar: Path, scale: str | None, networks: int) -> None:
     plan = planned("ng2022/cifar", scale, cifar)
     assert sum(pool(plan).values()) == networks and {"nin", "vgg"} <= set(pool(plan))
-    sets = {"validation", "test", "cifar10.1", "gaussian-noise"} | (
+    sets = {"validation", "test", "cifar10-1", "gaussian-noise"} | (
         {"defocus-blur", "fog", "pixelate"} if scale != "tiny" else set()
     )
     assert set(plan.study.sets) == sets
@@ -82,7 +86,23 @@ def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(cifar: P
         assert {"cnn", "resnet"} <= set(pool(plan))
 
 
-@pytest.mark.parametrize(("scale", "networks"), [("tiny", 4), ("small", 24), (None, 88), ("paper", 60)])
+@pytest.mark.parametrize(("scale", "networks"), [("tiny", 12), ("small", 16), (None, 32)])
+def test_both_forms_are_asked_of_the_same_votes(cifar: Path, scale: str | None, networks: int) -> None:
+    write_mnist(cifar / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
+    ready(*(Mnist(root=str(cifar), size=side) for side in (16, 32)))
+    plan = planned("ng2022/entropy", scale, cifar)
+    assert sum(pool(plan).values()) == networks and {run.labels["data"] for run in plan.runs} == {"cifar10", "mnist"}
+    reads = {}
+    for job in plan.jobs:
+        if job.kind == "estimate" and job.labels["estimator"][:3] in ("ni-", "ne-"):
+            where = tuple(job.labels[key] for key in ("data", "model", "method", "seed", "set"))
+            reads[(*where, job.labels["estimator"])] = job.spec["reads"]["target"]
+    pairs = [key for key in reads if key[-1].startswith("ni-")]
+    assert len(pairs) == networks * 4 * 4
+    assert all(reads[key] == reads[(*key[:-1], key[-1].replace("ni-", "ne-"))] for key in pairs)
+
+
+@pytest.mark.parametrize(("scale", "networks"), [("tiny", 6), ("small", 24), (None, 88), ("paper", 60)])
 def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(numbers: Path, scale: str | None, networks: int) -> None:
     plan = planned("ng2022/numbers", scale, numbers)
     assert sum(pool(plan).values()) == networks
@@ -96,19 +116,28 @@ def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Pa
         planned(study, "small", tmp_path)
 
 
-@pytest.mark.slow  # four runs of four steps each in a worker, and the report of them
-@pytest.mark.parametrize("name", ["cifar", "numbers"])
-def test_the_tiny_pools_run(name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
-    root = request.getfixturevalue(name)
+@pytest.mark.slow  # six runs of four steps each in a worker, eleven answers a row for four neighbourhoods, and the report of them
+@pytest.mark.parametrize(("name", "networks", "pools"), [("cifar", 6, 1), ("numbers", 6, 1), ("entropy", 6, 2)])
+def test_the_tiny_pools_run_and_their_estimators_are_judged(
+    name: str, networks: int, pools: int, request: pytest.FixtureRequest
+) -> None:
+    root = request.getfixturevalue("numbers" if name == "numbers" else "cifar")
+    if name == "entropy":
+        write_mnist(root / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
+        ready(Mnist(root=str(root), size=16))
     places = [
         word for data in load_study(f"ng2022/{name}", "tiny", []).data for word in ("--set", f"data.{data}.options.root={root}")
     ]
     assert _status(["run", f"ng2022/{name}", "--scale", "tiny", *places, "--out", str(root / "out"), "--workers", "1"]) == 0
-    capsys.readouterr()
-    assert _status(["report", str(root / "out"), "--tables", "all", "--no-page"]) == 0
-    told = capsys.readouterr().out
-    for words in ("Estimated accuracy on gaussian-noise", "average-confidence", "batch-32", "nin", "vgg"):
-        assert words in told
+    found = cw.report(root / "out")
+    assert len(found.pools) == pools
+    for item in found.pools:
+        assert len(item.pool.methods) == networks and not item.pool.missed
+        assert {"ni-randaugment", "ne-randaugment", "atc-mc"} <= item.pool.values.keys() and len(item.tables) == 7
+        (form, *_) = (table for table in item.tables["forms"] if "forms" in table.name)
+        assert form.rows[0][0] == "ne-randaugment"
+    section = pool_sections.pools(found)
+    assert len(section.groups) == 7 * pools and section.title in (root / "out" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

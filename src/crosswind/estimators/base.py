@@ -71,6 +71,16 @@ class Answers:
         """The largest softmax probability of each row, float64 [n] in [1/k, 1]."""
         return np.asarray(np.exp(self.log_probabilities.max(axis=1)))
 
+    def entropy_rise(self, near: str) -> float | None:
+        """Mean entropy of the outputs for the neighbours less that for the rows, in nats (Ng et al. 2022, section 5.4).
+
+        None where there are no outputs for neighbours.
+        """
+        told = self.entropies.get(near)
+        if told is None or told.shape[1] < 2:  # the rows alone
+            return None
+        return float(told[:, 1:].astype(np.float64).mean() - told[:, 0].astype(np.float64).mean())
+
     def take(self, rows: NDArray[np.int64]) -> Answers:
         """What is said of some rows, repeats allowed; `rows` int64 [m]."""
         return replace(

@@ -71,10 +71,10 @@ def neighbourhoods(answers: Answers, what: str) -> list[Finding]:
     (Ng et al. 2022, section 5.4), and the share of rows whose answer is another one when asked again, as a row and as its own
     first neighbour."""
     found = []
-    for name, told in answers.entropies.items():
-        if told.shape[1] < 2:  # the rows alone
+    for name in answers.entropies:
+        rise = answers.entropy_rise(name)
+        if rise is None:
             continue
-        rise = float(told[:, 1:].astype(np.float64).mean() - told[:, 0].astype(np.float64).mean())
         words = f"on the {what} outputs for the neighbours ({name}) have {rise:.2f} nats more entropy than those for the rows"
         why = f"; above {ENTROPY:g} invariance no longer goes with accuracy, since such changes destroy the label"
         found.append(Finding(f"entropy-rise:{name}:{what}", rise, words + why if rise > ENTROPY else ""))

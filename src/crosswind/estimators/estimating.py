@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.knobs import Access
 from crosswind.core.seeds import seed_of
 from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Joint, Labelled, Measure
 from crosswind.estimators.intervals import Held, with_pool, with_rows
@@ -159,9 +160,24 @@ def check_has_no_labels(target: Answers) -> None:
         raise TypeError("the rows to estimate come as Answers, which hold no labels")
 
 
-def refusal(estimator: Estimator | Measure | Joint, source: Labelled, target: Answers, pool: Sequence[Labelled] = ()) -> str:
-    """Why the estimator cannot be asked, in a sentence; "" where it can."""
-    access, extra = estimator.access, getattr(estimator, "extra", None)
+def measured(measure: Measure, target: Answers) -> float | str:
+    """The measure itself, which needs neither source nor pool, or a sentence that says why there is none."""
+    check_has_no_labels(target)
+    empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
+    why = refusal(measure, empty, target, access=replace(measure.access, source=False, pool=False))
+    value = 0.0 if why else float(measure.measure(target))
+    return why or (value if np.isfinite(value) else "its measure is not finite for some rows")
+
+
+def refusal(
+    estimator: Estimator | Measure | Joint,
+    source: Labelled,
+    target: Answers,
+    pool: Sequence[Labelled] = (),
+    access: Access | None = None,
+) -> str:
+    """Why the estimator cannot be asked, in a sentence; "" where it can. `access`: what is read of what it declares."""
+    access, extra = access or estimator.access, getattr(estimator, "extra", None)
     if extra_missing(extra):
         return f"it needs the extra: pip install 'crosswind[{extra}]'"
     if not len(target):

@@ -67,7 +67,8 @@ METRICS = {
 
 ESTIMATE, ESTIMATE_ERROR, ESTIMATE_COVERS = "estimate:", "estimate_error:", "estimate_covers:"
 ESTIMATE_LOW, ESTIMATE_HIGH = "estimate_low:", "estimate_high:"
-"""How the metrics of an estimate of accuracy begin; the estimator's label ends them."""
+MEASURE, ENTROPY_RISE = "measure:", "entropy_rise:"
+"""How the metrics of an estimate of accuracy begin; the estimator's label ends them. A measure is a number of its own unit."""
 
 HEADLINE = METRICS["accuracy"]
 """The metric that methods are compared and ranked by."""
@@ -140,14 +141,22 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
 
 def estimate_metrics(label: str, estimate: Mapping[str, float | None], accuracy: float) -> dict[str, float | None]:
     """What scores hold of an estimated accuracy: itself, its interval, what it is above the accuracy, and whether the interval
-    holds that (0, 1).
+    holds that (0, 1). Those of a measure also, or only, what it measured and by how many nats entropy rises near the rows.
 
-    `estimate` has `accuracy`, and `low` and `high` or None for them; names end with the estimator's label.
+    `estimate` has `accuracy`, and `low` and `high` or None for them, and `measure` and `entropy_rise`, as far as there are; names
+    end with the estimator's label.
     """
-    value, low, high = (estimate[name] for name in ("accuracy", "low", "high"))
-    assert value is not None
-    covers = None if low is None or high is None else float(low <= accuracy <= high)
-    names = {ESTIMATE: value, ESTIMATE_LOW: low, ESTIMATE_HIGH: high, ESTIMATE_ERROR: value - accuracy, ESTIMATE_COVERS: covers}
+    names = {start: estimate[name] for start, name in ((MEASURE, "measure"), (ENTROPY_RISE, "entropy_rise")) if name in estimate}
+    value, low, high = (estimate.get(name) for name in ("accuracy", "low", "high"))
+    if value is not None:
+        covers = None if low is None or high is None else float(low <= accuracy <= high)
+        names |= {
+            ESTIMATE: value,
+            ESTIMATE_LOW: low,
+            ESTIMATE_HIGH: high,
+            ESTIMATE_ERROR: value - accuracy,
+            ESTIMATE_COVERS: covers,
+        }
     return {f"{name}{label}": number for name, number in names.items()}
 
 

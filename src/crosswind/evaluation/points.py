@@ -245,8 +245,8 @@ def across(at: Columns, shifted: Mask) -> list[tuple[int, Found]]:
             if len(np.unique(at.test[rows])) >= LEAST:
                 tau = tau_b(at.value[rows], at.accuracy[rows], np.ones((1, len(rows))))[0]
                 taus += [] if math.isnan(tau) else [(network, tau)]
-        if len(taus) < LEAST:
-            found.append((pool, f"fewer than {LEAST} networks with {LEAST} test domains of different values"))
+        if not taus:
+            found.append((pool, f"no network has {LEAST} test domains of different values"))
             continue
         weights = at.weights[:, [network for network, _ in taus]]
         found.append((pool, _ratio(weights @ np.array([tau for _, tau in taus]), weights.sum(axis=1))))

@@ -33,6 +33,7 @@ from crosswind.evaluation.points import (
     LEAST_FOR_INTERVAL,
     LEVEL,
     RESAMPLES,
+    Cell,
     Columns,
     Floats,
     Found,
@@ -163,6 +164,24 @@ def judge(
     )
 
 
+def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[str, tuple[Number, Number]]:
+    """Macro tau and squared correlation on each test domain alone, in the order of the points; in domain they are those of ID."""
+    at = read(points, RESAMPLES, by_architecture)
+    codes = {name: code for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))}
+    found = {}
+    for name in dict.fromkeys(p.test for p in points):
+        taus: list[tuple[int, Found]] = []
+        squares: list[tuple[int, Found]] = []
+        for pool, training in pairs(at.pool, at.training, at.test == codes[name]):
+            cell = Cell(pool, training, codes[name])
+            rows = np.flatnonzero(at.of_cell(cell))
+            taus.append((pool, cell_tau(at, rows)))
+            squares.append((pool, errors(at, cell, rows, "estimate")[0]))
+        many = at.weights.shape[1]
+        found[name] = (average(taus, many, -1, 1), average(squares, many, 0, 1))
+    return found
+
+
 def predictions(points: Sequence[Point], held: str, *, by_architecture: bool = True) -> list[float | None]:
     """The accuracy that the line predicts for each point; None where there is no line, and in domain. `held` is one of `HELD`."""
     if held not in HELD:
@@ -205,10 +224,10 @@ def comparison(
             one, other = (cell_tau(at, rows) if name != "MAE" else errors(at, cell, rows, held)[2] for at in sides)
             cells.append((cell.pool, one if isinstance(one, str) else other if isinstance(other, str) else other - one))
         draws, reason = mean_of(cells)
-        difference = None if draws is None else _difference(draws, sides[0].weights.shape[1])
-        if difference is None or difference.low is None:
+        told = None if draws is None else difference(draws, sides[0].weights.shape[1])
+        if told is None or told.low is None:
             why.append(f"{name}: {reason or f'fewer than {LEAST_FOR_INTERVAL} networks for an interval'}")
-        found.append(difference)
+        found.append(told)
     return Comparison(found[0], found[1], tuple(why))
 
 
@@ -319,7 +338,8 @@ def _fit(at: Columns, held: str) -> Fit:
     return Fit(held, held in HELD and HELD[held].uses_target_labels, *numbers)
 
 
-def _difference(draws: Floats, networks: int) -> Difference:
+def difference(draws: Floats, networks: int) -> Difference:
+    """The first of the draws, its interval by the others and its p-value; `n` is the number of networks."""
     mean, error = float(draws[0]), standard_error(draws, networks)
     if error is None:
         return Difference(mean, None, networks, None, None)

@@ -1,7 +1,7 @@
 """How estimators of accuracy did on a pool of networks: estimated against true accuracy as a figure, and tables of every number.
 
-The tables have the shapes of Ng et al. 2022: a measure a row (table 2b), a part of the pool and a measure a row (4 and 5), a task
-and a measure a row with a group of columns a pool (8).
+The tables have the shapes of Ng et al. 2022: a measure a row (table 2), a part of the pool and a measure a row (4, 5 and 8), a
+measure a row and a column a test domain (9 to 11, 16 to 18).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def measure_table(name: str, title: str, judged: Mapping[str, Judgement], held: 
 
     `held`: the lines whose errors are shown, names of `HELD` or "estimate"; R2 as a squared correlation is that of the first.
     """
-    return _table(name, title, ("measure",), [((measure,), {"": item}) for measure, item in judged.items()], held)
+    return _table(name, title, ("measure",), [((measure,), item) for measure, item in judged.items()], held)
 
 
 def part_table(
@@ -121,20 +121,39 @@ def part_table(
     judged: Mapping[str, Mapping[str, Judgement]],
     held: Sequence[str] = ("test", "in-sample"),
 ) -> Table:
-    """A row a part of the pool and a measure, as tables 4 (training regimes) and 5 (augmentation); `what` names the parts."""
-    rows = [((part, measure), {"": item}) for part, measures in judged.items() for measure, item in measures.items()]
+    """A row a part of the pool and a measure, as tables 4 (training regimes), 5 (augmentation) and 8 (architectures).
+
+    `what` names the parts.
+    """
+    rows = [((part, measure), item) for part, measures in judged.items() for measure, item in measures.items()]
     return _table(name, title, (what, "measure"), rows, held)
 
 
-def task_table(
-    name: str,
-    title: str,
-    judged: Mapping[str, Mapping[str, Mapping[str, Judgement]]],
-    held: Sequence[str] = ("test",),
-) -> Table:
-    """A row a task and a measure, a group of columns a pool, as table 8; `judged` by task, measure and pool."""
-    rows = [((task, measure), pools) for task, measures in judged.items() for measure, pools in measures.items()]
-    return _table(name, title, ("task", "measure"), rows, held)
+def line_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
+    """A row a measure and a line, by what it is fitted on: R2 in both forms, mean absolute and mean signed error."""
+    rows: list[tuple[Cell, ...]] = []
+    held = dict.fromkeys(held for item in judged.values() for held, fit in item.fits.items() if fit.mae.value is not None)
+    for measure, item in judged.items():
+        for fit in (item.fits[name] for name in held if name in item.fits):
+            numbers = _cell(fit.r2, 3), _cell(fit.explained, 3), _cell(fit.mae, 2), _cell(fit.bias, 2, "+")
+            rows.append((measure, fit.held, "yes" if fit.uses_target_labels else "no", *numbers))
+    columns = ("measure", "line fitted on", "uses target accuracies", "R2", "1 - SSE/SST", "MAE", "bias")
+    return Table(slug(name), title, columns, rows, (*map(_told, held), _INTERVAL), keys=2)
+
+
+def domain_table(name: str, title: str, found: Mapping[str, Mapping[str, Number]]) -> Table:
+    """A row a measure, a column a test domain, as tables 9 to 11 and 16 to 18; `found` by measure and domain."""
+    domains = list(dict.fromkeys(domain for numbers in found.values() for domain in numbers))
+    rows = [(measure, *(_cell(numbers.get(domain), 3) for domain in domains)) for measure, numbers in found.items()]
+    return Table(slug(name), title, ("measure", *domains), rows, (_INTERVAL,))
+
+
+def across_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
+    """A row a measure: tau over the test domains of one network, the mean over networks, as table 7."""
+    rows = [(measure, _cell(item.across_tau, 3), item.networks) for measure, item in judged.items()]
+    reasons = dict.fromkeys(f"{item.across_tau.why}." for item in judged.values() if item.across_tau.why)
+    notes = ("Kendall's tau of value and accuracy over the shifted domains of a network, then the mean over networks.", _INTERVAL)
+    return Table(slug(name), title, ("measure", "tau over domains", "networks"), rows, (*notes, *reasons))
 
 
 def number_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
@@ -185,30 +204,20 @@ def coverage_table(name: str, title: str, found: Mapping[str, Sequence[Covered]]
 
 
 def _table(
-    name: str,
-    title: str,
-    keys: Sequence[str],
-    rows: Sequence[tuple[tuple[str, ...], Mapping[str, Judgement]]],
-    held: Sequence[str],
+    name: str, title: str, keys: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Judgement]], held: Sequence[str]
 ) -> Table:
-    groups = list(dict.fromkeys(group for _, items in rows for group in items))
-    every = [item for _, items in rows for item in items.values()]
     # A tau that no pool has is no column.
-    empty = {label for label in ("micro tau", "arch tau") if all(_taus(item)[label].value is None for item in every)}
-    labels = [label for label in (_numbers(every[0], held) if every else {}) if label not in empty]
-    columns = [*keys, *(f"{group}: {label}" if group else label for group in groups for label in labels)]
+    empty = {label for label in ("micro tau", "arch tau") if all(_taus(item)[label].value is None for _, item in rows)}
+    labels = [label for label in (_numbers(rows[0][1], held) if rows else {}) if label not in empty]
     listed: list[tuple[Cell, ...]] = []
     reasons: dict[str, None] = {}
-    for names, items in rows:
-        cells: list[Cell] = list(names)
-        for group in groups:
-            numbers = _numbers(items[group], held) if group in items else {}
-            cells += [_cell(numbers.get(label), 2 if label.startswith("MAE") else 3) for label in labels]
-            reasons |= {f"{label}: {numbers[label].why}.": None for label in numbers if numbers[label].why and label not in empty}
-        listed.append(tuple(cells))
+    for names, item in rows:
+        numbers = _numbers(item, held)
+        listed.append((*names, *(_cell(numbers[label], 2 if label.startswith("MAE") else 3) for label in labels)))
+        reasons |= {f"{label}: {numbers[label].why}.": None for label in labels if numbers[label].why}
     for label in sorted(empty, reverse=True):
-        reasons |= {f"No {label}: {why}.": None for why in dict.fromkeys(_taus(item)[label].why for item in every)}
-    return Table(slug(name), title, columns, listed, (*map(_told, held), _INTERVAL, *reasons), len(keys))
+        reasons |= {f"No {label}: {why}.": None for why in dict.fromkeys(_taus(item)[label].why for _, item in rows)}
+    return Table(slug(name), title, [*keys, *labels], listed, (*map(_told, held), _INTERVAL, *reasons), len(keys))
 
 
 def _told(held: str) -> str:

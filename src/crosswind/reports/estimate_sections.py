@@ -32,7 +32,8 @@ def points_of(at: PlaceResults) -> dict[str, list[Point]]:
 def estimates(study: StudyRecord) -> Section:
     """Estimated against true accuracy, a panel an estimator, for every set."""
     groups: list[Group] = []
-    for at in study.places:
+    # Networks of a pool stand in one figure, in a section of their own.
+    for at in [] if study.pools else study.places:
         found = points_of(at)
         if not found:
             continue

@@ -20,6 +20,8 @@ from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.findings import Findings, find
+from crosswind.reports.pool_sections import Judged
+from crosswind.reports.pools import pools_of
 from crosswind.reports.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.rows import Behind, rows_behind
 from crosswind.reports.run_tables import costs, run_table, time_table
@@ -128,6 +130,12 @@ class StudyRecord:
         return judge(self.found, self.resolved)
 
     @cached_property
+    def pools(self) -> list[Judged]:
+        """The networks of the study as pools that its estimators are judged on; empty where they are too few."""
+        with damage_named(self.store, self.name):
+            return [Judged(pool) for pool in pools_of(self.places, self.resolved)]
+
+    @cached_property
     def findings(self) -> Findings | None:
         """What the study found, in sentences; None where nothing can be compared."""
         with damage_named(self.store, self.name):
@@ -166,6 +174,7 @@ class StudyRecord:
         """Every table: those of the places, the claims, where the time went, and the state of the runs."""
         with damage_named(self.store, self.name):
             places = [table for tables in self.tables.values() for table in tables.values()]
+            places += [table for item in self.pools for some in item.tables.values() for table in some]
             rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))
             return [*places, *(table for table in rest if table is not None)]
 
@@ -173,7 +182,8 @@ class StudyRecord:
         """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
         with damage_named(self.store, self.name):
             more = (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules)) if every else ()
-            return [number_table(self.found, self.rules), *(table for table in more if table is not None)]
+            pools = [item.numbers for item in self.pools] if every else []
+            return [number_table(self.found, self.rules), *(table for table in more if table is not None), *pools]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:

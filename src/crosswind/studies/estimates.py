@@ -16,6 +16,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import Access
 from crosswind.core.registry import facts
 from crosswind.core.types import InputSpec, Job, digest
+from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL
 from crosswind.studies.spec import Study
 from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL, neighbourhood
 
@@ -35,8 +36,9 @@ def access_of(estimator: Values) -> Access:
     return facts("estimators", estimator["name"]).access or Access()
 
 
-def check_estimators(study: Study, estimators: Mapping[str, Values]) -> None:
-    """Refuse what an estimator of a study cannot be given. Raises `InputError`."""
+def check_estimators(study: Study, estimators: Mapping[str, Values], networks: int) -> None:
+    """Refuse what an estimator of a study of so many networks cannot be given. Raises `InputError`."""
+    tests = sum(item.role == "test" for item in study.sets.values())
     for label, estimator in estimators.items():
         access, path = access_of(estimator), f"estimators.{label}"
         if access.models > 1:
@@ -44,7 +46,8 @@ def check_estimators(study: Study, estimators: Mapping[str, Values]) -> None:
         if access.features or access.weights:
             what = "the network's weights" if access.weights else "features"
             raise InputError(path, f"reads {what}, which the predictions of a study do not hold")
-        if access.pool and not study.pool_rows:
+        # Without a pool a measure tells no accuracy, but ranks networks on a set, and sets by a network.
+        if access.pool and not study.pool_rows and networks < LEAST_FOR_INTERVAL and tests < LEAST:
             passes = f"each run then answers for {len(POOL)} x {access.passes} pictures a row"
             raise InputError(path, f"learns from a pool of labelled, corrupted rows, and pool_rows is 0; try 300 ({passes})")
 
@@ -78,7 +81,9 @@ class EstimateJobs:
         made: list[Job] = []
         for (label, estimator), prediction in product(self.estimators.items(), predictions):
             near = access_of(estimator).neighbourhood
-            reads = {"target": vary(prediction.spec["set"], near, 0), "source": vary(self.source, near, 0)} if near else {}
+            reads = {"target": vary(prediction.spec["set"], near, 0)} if near else {}
+            if near and (self.pool_rows or not access_of(estimator).pool):  # a measure alone reads no source
+                reads["source"] = vary(self.source, near, 0)
             if self.pool_rows:
                 reads["pool"] = vary(self.source, "", self.pool_rows)
                 if near:
@@ -93,8 +98,8 @@ class EstimateJobs:
         return made
 
 
-VERSION = 2
-"""Of what an estimate writes: raised when the same answers give another interval."""
+VERSION = 3
+"""Of what an estimate writes: raised when the same answers give another interval, or more is written."""
 
 
 @cache

@@ -107,6 +107,7 @@ def fit(spec: Values, place: Place) -> Done:
         for rule, item in trajectory.selections.items()
     }
     about = {**shared, "rules": rules, "train_shared": split.report["train_shared"], "sets": _names(split)}
+    about |= {} if trajectory.fitted is None else {"fitted": trajectory.fitted}
     profile = {} if traced is None or place.profile is None else {"profile": _write_profile(place.profile, traced)}
     return about, {**shared, **profile}
 
@@ -164,8 +165,8 @@ def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, Attribu
 
 def estimate(spec: Values, place: Place) -> Done:
     """Estimate the accuracy on one set; see the module."""
-    from crosswind.estimators.base import Labelled
-    from crosswind.estimators.estimating import estimated
+    from crosswind.estimators.base import Labelled, Measure
+    from crosswind.estimators.estimating import estimated, measured
     from crosswind.studies.varying import answers_of, pool_of, read_said
 
     estimator, name = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]), spec["set"]
@@ -177,18 +178,28 @@ def estimate(spec: Values, place: Place) -> Done:
         split, datasets = split_of(spec)
         labelled = _regrouped(source[GIVEN][spec["source"]], _row_set(split, spec["source"]), datasets)
         source = {GIVEN: {spec["source"]: labelled}}
-    estimates, warnings = {}, []
+    estimates: dict[str, dict[str, float | None]] = {}
+    warnings: list[str] = []
     for rule, sets in target.items():
         copies = {key: item[rule] for key, item in said.items()}
         learned = source[rule][spec["source"]]
         known = Labelled(answers_of(learned, near, copies.get("source")), learned.label)
         pool = pool_of(copies.get("pool"), near, copies.get("pool near"))
-        given = estimated(estimator, known, answers_of(sets[name], near, copies.get("target")), pool)
-        if isinstance(given, str):
-            warnings.append(f"{spec['label']} has no estimate for {name}: {given}")
-        else:
-            estimates[rule] = {"accuracy": given.accuracy, "low": given.low, "high": given.high}
-            warnings += [f"{spec['label']} on {name}: {text}" for text in given.warnings]
+        asked, told = answers_of(sets[name], near, copies.get("target")), {}
+        if isinstance(estimator, Measure):
+            value = measured(estimator, asked)
+            if isinstance(value, float):
+                told = {"measure": value, "entropy_rise": asked.entropy_rise(near)}
+            elif not pool:
+                warnings.append(f"{spec['label']} has no measure for {name}: {value}")
+        if pool or not isinstance(estimator, Measure):
+            given = estimated(estimator, known, asked, pool)
+            if isinstance(given, str):
+                warnings.append(f"{spec['label']} has no estimate for {name}: {given}")
+            else:
+                told |= {"accuracy": given.accuracy, "low": given.low, "high": given.high}
+                warnings += [f"{spec['label']} on {name}: {text}" for text in given.warnings]
+        estimates |= {rule: told} if told else {}
     warnings = list(dict.fromkeys(warnings))
     return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {"warnings": warnings}
 
@@ -225,6 +236,7 @@ def score(spec: Values, place: Place) -> Done:
             metrics = scores(predictions, names[name]["groups"], names[name]["classes"])
             metrics |= {"role": names[name]["role"], "selected_step": told["selected_step"], "ties": told["ties"]}
             metrics |= {"doubts": [*told["doubts"], *doubts], "train_shared": fitted["train_shared"]}
+            metrics |= {"fitted": fitted["fitted"]} if "fitted" in fitted else {}
             for about in estimates:
                 given = about["estimates"].get(rule, about["estimates"].get(GIVEN))
                 if about["spec"]["set"] == name and given is not None:

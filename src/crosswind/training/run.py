@@ -208,7 +208,8 @@ class Run:
         told = {name: {"accuracy": _finite(item.accuracy), "loss": _finite(item.loss)} for name, item in scores.items()}
         train = {name: _finite(value) for name, value in means.items()}
         at = {"stage": self.stage.name, "step": total}
-        self.history.append({**at, "train": train, "validation": told, "seconds": self.meter.total()})
+        criterion = {} if self.settings.fit_at is None else {"fitted": fitted}
+        self.history.append({**at, **criterion, "train": train, "validation": told, "seconds": self.meter.total()})
         self._save()
         if self.progress is not None:
             accuracy = scores["validation"].accuracy if "validation" in scores else None

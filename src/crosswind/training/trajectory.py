@@ -31,10 +31,11 @@ class Trajectory:
 
     `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training ended there and is scored as it
     is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
-    accuracy and loss of every validation set, seconds since the start. `selections[rule]` and `predictions[rule][set]`: every
-    rule and every validation and evaluation set; evaluation sets are adapted to where the method does so, validation sets are as
-    the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
-    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`. `exhibits`: what the method shows.
+    accuracy and loss of every validation set, seconds since the start, and `fitted` where `fit_at` is set. `selections[rule]` and
+    `predictions[rule][set]`: every rule and every validation and evaluation set; evaluation sets are adapted to where the method
+    does so, validation sets are as the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its
+    numbers must be told, a sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`. `exhibits`:
+    what the method shows.
     """
 
     status: str
@@ -52,6 +53,12 @@ class Trajectory:
     def warnings(self) -> list[str]:
         """Every doubt once."""
         return list(dict.fromkeys(text for own in self.doubts.values() for text in own))
+
+    @property
+    def fitted(self) -> bool | None:
+        """Whether the run stopped since `fit_at` of its training rows were right; None where that was not asked for."""
+        told = [entry["fitted"] for entry in self.history if "fitted" in entry]
+        return any(told) if told else None
 
     def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
         """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""

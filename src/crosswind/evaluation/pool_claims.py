@@ -1,0 +1,156 @@
+"""What Ng et al. 2022 claim of neighbourhood invariance, put to the test on a pool of networks.
+
+Each claim is a difference with a sign, its interval and p-value by drawing whole networks anew, see `crosswind.evaluation.pools`.
+All p-values of a pool are adjusted together by Holm's method. A difference that cannot be had counts as p = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+
+from crosswind.evaluation.compare import Difference, holm
+from crosswind.evaluation.points import RESAMPLES, Floats, Point, cell_tau, mean_of, pairs, read
+from crosswind.evaluation.pools import comparison, difference
+
+HOLDS, OPPOSITE, CANNOT_TELL = "holds", "the opposite holds", "cannot tell"
+ALPHA = 0.05
+"""Adjusted p-value below which a claim is decided."""
+
+RISE = 0.1
+"""Nats of entropy above which the paper says that a neighbourhood fails (section 5.4)."""
+
+CLAIMS: Mapping[int, str] = {
+    1: "neighbourhood invariance goes with accuracy under shift more closely than ATC (section 5.2)",
+    2: "the farther a domain, the less neighbourhood invariance goes with accuracy (section 5.1)",
+    3: "neighbourhood invariance still goes with accuracy where ATC fails, on the most extreme domain (sections 5.2 and 5.3)",
+    4: f"neighbourhood invariance fails for changes that raise the entropy of outputs by more than {RISE:g} nats (section 5.4)",
+}
+"""By number; the second is about macro tau by domain, the others about differences of macro tau."""
+
+
+@final
+@dataclass(frozen=True)
+class Decision:
+    """One test of a claim. `what` is compared; `found` is above 0 where the claim holds, None with the reason in `why`.
+
+    `adjusted`: the p-value among all tests of the pool, 1 where there is none.
+    """
+
+    claim: int
+    what: str
+    found: Difference | None
+    why: str = ""
+    adjusted: float = 1.0
+
+    @property
+    def verdict(self) -> str:
+        """`HOLDS`, `OPPOSITE`, or `CANNOT_TELL`."""
+        if self.found is None or self.adjusted >= ALPHA:
+            return CANNOT_TELL
+        return HOLDS if self.found.mean > 0 else OPPOSITE
+
+
+def decide(
+    invariances: Mapping[str, Sequence[Point]],
+    baselines: Mapping[str, Sequence[Point]],
+    rises: Mapping[str, float],
+    *,
+    by_architecture: bool = True,
+) -> list[Decision]:
+    """Every test that the measures of a pool allow, by claim.
+
+    `invariances`: points by neighbourhood; `baselines`: those of ATC, whose networks and domains are the same; `rises`: by
+    neighbourhood the rise of entropy in nats.
+    """
+    found: list[Decision] = []
+    for name, points in invariances.items():
+        for other, theirs in baselines.items():
+            found.append(_difference(1, f"macro tau of {name} less that of {other}", theirs, points, by_architecture))
+    for name, points in invariances.items():
+        found.append(falls(name, points, by_architecture=by_architecture))
+    for name, points in invariances.items():
+        last = farthest(points)
+        for other, theirs in baselines.items() if last else ():
+            first, second = ([item for item in side if item.test == last] for side in (theirs, points))
+            found.append(_difference(3, f"on {last}, tau of {name} less that of {other}", first, second, by_architecture))
+    if len(invariances) > 1:
+        found.append(_by_rise(invariances, rises, by_architecture))
+    adjusted = holm({i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)})
+    return [replace(item, adjusted=adjusted[i]) for i, item in enumerate(found)]
+
+
+def lost(points: Sequence[Point]) -> dict[str, float]:
+    """By shifted test domain, the mean accuracy of the networks in domain less that on it: how far it is."""
+    own = [item.accuracy for item in points if item.test == item.training]
+    shifted = dict.fromkeys(item.test for item in points if item.test != item.training)
+    base = float(np.mean(own)) if own else 0.0
+    return {name: base - float(np.mean([p.accuracy for p in points if p.test == name != p.training])) for name in shifted}
+
+
+def farthest(points: Sequence[Point]) -> str:
+    """The test domain that costs most accuracy; "" without a shifted one."""
+    far = lost(points)
+    return max(far, key=far.__getitem__, default="")
+
+
+def falls(name: str, points: Sequence[Point], *, by_architecture: bool = True) -> Decision:
+    """Claim 2: how much macro tau falls for ten points more of accuracy lost, by least squares over test domains, ID among them."""
+    far, taus = lost(points), _taus(points, by_architecture)
+    if any(item.test == item.training for item in points):
+        far[""] = 0.0
+    kept = [key for key in far if isinstance(taus.get(key), np.ndarray)]
+    what = f"fall of the macro tau of {name} for ten points of accuracy lost, over {len(kept)} domains"
+    x = np.array([10 * far[key] for key in kept])
+    if len(kept) < 3 or np.ptp(x) < 1e-9:
+        return Decision(2, what, None, "fewer than 3 domains with a tau")
+    x -= x.mean()
+    stacked = np.stack([taus[key] for key in kept])
+    return Decision(2, what, difference(-(x @ stacked) / (x @ x), _networks(points)))
+
+
+def _by_rise(invariances: Mapping[str, Sequence[Point]], rises: Mapping[str, float], by_architecture: bool) -> Decision:
+    """Claim 4: the mean macro tau of the neighbourhoods that raise entropy by `RISE` at most, less that of the others."""
+    sides: list[Floats] = []
+    low, high = ([name for name in invariances if name in rises and (rises[name] > RISE) == over] for over in (False, True))
+    what = f"mean macro tau of {', '.join(low) or 'none'}, which stay below, less that of {', '.join(high) or 'none'}"
+    for side in (low, high):
+        draws = []
+        for name in side:
+            taus = _taus(invariances[name], by_architecture)
+            shifted = [taus[key] for key in taus if key]
+            told, _ = mean_of([(0, tau) for tau in shifted])
+            draws += [] if told is None else [told]
+        if not draws:
+            return Decision(4, what, None, f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau")
+        sides.append(np.asarray(np.mean(draws, axis=0)))
+    return Decision(4, what, difference(sides[0] - sides[1], _networks(next(iter(invariances.values())))))
+
+
+def _taus(points: Sequence[Point], by_architecture: bool) -> dict[str, Floats | str]:
+    """Macro tau by test domain for each draw, "" in domain, or why there is none."""
+    at = read(points, RESAMPLES, by_architecture)
+    names = sorted({p.training for p in points} | {p.test for p in points})
+    cells: dict[str, list[tuple[int, Floats | str]]] = {}
+    for pool, training in pairs(at.pool, at.training, np.ones(len(points), dtype=bool)):
+        for test in np.unique(at.test):
+            rows = np.flatnonzero((at.pool == pool) & (at.training == training) & (at.test == test))
+            if len(rows):
+                cells.setdefault("" if test == training else names[test], []).append((pool, cell_tau(at, rows)))
+    found = {name: mean_of(some) for name, some in cells.items()}
+    return {name: why if draws is None else draws for name, (draws, why) in found.items()}
+
+
+def _difference(claim: int, what: str, first: Sequence[Point], second: Sequence[Point], by_architecture: bool) -> Decision:
+    try:
+        told = comparison(first, second, held="in-sample", by_architecture=by_architecture)
+    except ValueError as error:  # the tables differ, as where one of the two refused a network
+        return Decision(claim, what, None, str(error))
+    return Decision(claim, what, told.macro_tau, "; ".join(why for why in told.why if why.startswith("macro tau")))
+
+
+def _networks(points: Sequence[Point]) -> int:
+    return len({item.network for item in points})

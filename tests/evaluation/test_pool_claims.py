@@ -1,0 +1,97 @@
+"""The claims of Ng et al. 2022 on pools of networks: differences by hand, verdicts both ways, and what cannot be told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crosswind.evaluation.compare import holm
+from crosswind.evaluation.points import Point
+from crosswind.evaluation.pool_claims import CANNOT_TELL, HOLDS, OPPOSITE, decide, falls, farthest, lost
+from crosswind.evaluation.pools import by_domain, comparison
+
+RISING = (1, 2, 3, 4, 5)
+TWO, FOUR = (2, 1, 4, 3, 5), (3, 2, 4, 5, 1)
+"""Orders with 2 of 10 pairs the wrong way round, tau .6, and with 5 of 10, tau 0."""
+
+
+def networks(orders: dict[str, tuple[int, ...]], drops: dict[str, float], noise: float = 0.0, seed: int = 0) -> list[Point]:
+    """Networks trained on S, on each domain: accuracies .8 less its drop and .01 apart, values in its order."""
+    random = np.random.default_rng(seed)
+    return [
+        Point(f"n{i}", "S", test, value + noise * random.normal(), 0.8 - drops[test] + 0.01 * i, "cnn")
+        for test, order in orders.items()
+        for i, value in enumerate(order)
+    ]
+
+
+DROPS = {"S": 0.0, "near": 0.1, "far": 0.2}
+
+
+def test_numbers_by_domain_by_hand() -> None:
+    """Tau 1, .6 and 0. Of near, values 2 1 4 3 5 against 1 2 3 4 5: sum of products of centred numbers 8, of squares 10 and 10."""
+    points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
+    found = by_domain(points)
+    assert list(found) == ["S", "near", "far"]
+    assert [tau.value for tau, _ in found.values()] == pytest.approx([1, 0.6, 0])
+    assert found["near"][1].value == pytest.approx(0.64) and found["S"][1].value == pytest.approx(1)
+    # Of far, 3 2 4 5 1: products -2x0 - 1x-1 + 0 + 1x2 + 2x-2 = -1, so that the squared correlation is .01.
+    assert found["far"][1].value == pytest.approx(0.01)
+
+
+def test_how_far_a_domain_is_and_how_tau_falls_by_hand() -> None:
+    """Accuracies fall by 0, 10 and 20 points, tau goes 1, .6, 0: the slope over x = 0, 1, 2 is (0 - 1) / 2, a fall of .5."""
+    points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
+    assert lost(points) == pytest.approx({"near": 0.1, "far": 0.2}) and farthest(points) == "far"
+    told = falls("ni", points)
+    assert told.found is not None and told.found.mean == pytest.approx(0.5) and "over 3 domains" in told.what
+    two = falls("ni", networks({"S": RISING, "far": FOUR}, DROPS))
+    assert two.found is None and two.why == "fewer than 3 domains with a tau" and two.verdict == CANNOT_TELL
+
+
+def many(sign: float, seed: int, networks: int = 14) -> list[Point]:
+    """Values that rise (sign 1), fall (-1) or do neither (0) with accuracy, with a little noise."""
+    points = []
+    for i in range(networks):
+        for test, drop in DROPS.items():
+            accuracy = 0.4 + 0.03 * i - drop
+            noise = np.random.default_rng([seed, i, len(test)]).normal()
+            points.append(Point(f"n{i}", "S", test, sign * accuracy + (0.02 if sign else 1) * noise, accuracy, "cnn"))
+    return points
+
+
+def test_verdicts_both_ways_and_p_values_adjusted_together() -> None:
+    good, none, bad = many(1, 1), many(0, 2), many(-1, 3)
+    found = decide({"good": good, "bad": bad}, {"atc": none}, {"good": 0.02, "bad": 0.3})
+    assert [(item.claim, item.verdict) for item in found if item.claim in (1, 3)] == [
+        (1, HOLDS),
+        (1, OPPOSITE),
+        (3, HOLDS),
+        (3, OPPOSITE),
+    ]
+    (last,) = (item for item in found if item.claim == 4)
+    assert last.verdict == HOLDS and "good, which stay below, less that of bad" in last.what
+    assert len(found) == 2 + 2 + 2 + 1, "claims 1, 2 and 3 for both, and the fourth"
+    p = {i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)}
+    assert [item.adjusted for item in found] == [holm(p)[i] for i in range(len(found))] and max(p.values()) > min(p.values())
+    one = comparison(none, good, held="in-sample").macro_tau
+    assert one is not None and found[0].found == one, "the difference of macro tau, good less atc"
+    hard = [[item for item in side if item.test == "far"] for side in (none, good)]
+    assert found[4].found == comparison(*hard, held="in-sample").macro_tau and found[4].what.startswith("on far, ")
+
+
+def test_the_fourth_claim_by_hand() -> None:
+    """Low: tau .6 and 0 on the shifted domains, mean .3. High: 0 and -1, mean -.5. The difference is .8; ID has no part."""
+    low = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
+    high = networks({"S": RISING, "near": FOUR, "far": RISING[::-1]}, DROPS)
+    (told,) = (item for item in decide({"low": low, "high": high}, {}, {"low": 0.1, "high": 0.11}) if item.claim == 4)
+    assert told.found is not None and told.found.mean == pytest.approx(0.8)
+    (none,) = (item for item in decide({"low": low, "high": high}, {}, {"low": 0.0, "high": 0.1}) if item.claim == 4)
+    assert none.found is None and none.why == "no neighbourhood above 0.1 nats has a tau"
+    assert none.verdict == CANNOT_TELL and none.adjusted == 1.0
+
+
+def test_tables_of_other_networks_are_not_compared() -> None:
+    good = many(1, 1)
+    (first, *_) = decide({"ni": good[3:]}, {"atc": good}, {"ni": 0.0})
+    assert first.found is None and "points that are not the same" in first.why

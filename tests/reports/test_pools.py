@@ -1,0 +1,169 @@
+"""Networks of a study as a pool on its page: which are in it, what is in domain, whose numbers are shown, and the words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crosswind.evaluation.metrics import estimate_metrics
+from crosswind.evaluation.pools import judge
+from crosswind.reports.estimate_sections import estimates
+from crosswind.reports.gather import StudyRecord
+from crosswind.reports.page import study_page
+from crosswind.reports.pool_sections import pools
+from crosswind.reports.pools import pools_of
+from crosswind.reports.results import arrange
+
+CLEAN = {"type": "only", "attribute": "severity", "values": ["clean"]}
+SETS = {
+    "test": {"role": "test", "law": CLEAN},
+    "noise": {"role": "test", "law": {**CLEAN, "values": [1, 3]}},
+    "usps": {"role": "test", "law": "uniform", "source": "usps"},
+    "fog": {"role": "test", "law": "uniform", "source": "foggy"},
+}
+RESOLVED: dict[str, Any] = {
+    "shifts": {"none": CLEAN},
+    "sets": SETS,
+    "models": {"small": {"model": "cnn"}, "large": {"model": "cnn"}, "deep": {"model": "nin"}},
+    "methods": {"erm": {}, "flip-crop": {"method": "imagenet"}},
+    "estimators": {
+        "ni-randaugment": {},
+        "ne-randaugment": {"estimator": "ni-randaugment", "form": "entropy"},
+        "ni-erase": None,
+        "atc-mc": {},
+    },
+    "training": {"fit_at": 0.99},
+    "selection": ["last"],
+    "reference": "erm",
+}
+
+
+def results(
+    resolved: dict[str, Any] = RESOLVED, seeds: int = 2, missed: tuple[str, ...] = ("deep, erm, seed 1",)
+) -> list[dict[str, Any]]:
+    """Every network on every set: measures rise with accuracy, by neighbourhood more or less; ATC falls."""
+    random, rows = np.random.default_rng(0), []
+    for model, method, seed in ((m, k, s) for m in resolved["models"] for k in resolved["methods"] for s in range(seeds)):
+        skill = random.uniform(0, 0.3)
+        for place, name in enumerate(resolved["sets"]):
+            accuracy = 0.6 + skill - 0.1 * place
+            metrics: dict[str, Any] = {"role": "test", "accuracy": accuracy, "n": 100}
+            metrics["fitted"] = f"{model}, {method}, seed {seed}" not in missed
+            for label, noise in (("ni-randaugment", 0.001), ("ne-randaugment", 0.05), ("ni-erase", 0.3)):
+                measure = {"measure": accuracy + random.normal(0, noise)}
+                measure["entropy_rise"] = 0.02 + 0.2 * (label == "ni-erase") + 0.01 * place
+                metrics |= estimate_metrics(label, measure, accuracy)
+            told = float(np.clip(0.9 - accuracy / 2 + random.normal(0, 0.01), 0, 1))
+            metrics |= estimate_metrics("atc-mc", {"accuracy": told, "low": told - 0.1, "high": told + 0.1}, accuracy)
+            run = {"study": "s", "data": "mnist", "shift": "none", "size": "all", "model": model, "method": method, "point": ""}
+            rows.append({**run, "seed": seed, "rule": "last", "set": name, "status": "finished", "reason": "", "metrics": metrics})
+    return rows
+
+
+def record(rows: list[dict[str, Any]], resolved: dict[str, Any] = RESOLVED) -> StudyRecord:
+    return StudyRecord("store", "s", {}, resolved, 0.0, arrange(rows), [], [], [], 0, {})
+
+
+def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
+    (pool,) = pools_of(record(results()).places, RESOLVED)
+    assert pool.missed == ["deep, erm, seed 1"] and len(pool.methods) == 11 and pool.fit_at == 0.99
+    assert pool.architectures == {"cnn": 8, "nin": 3} and pool.apart and pool.direct == {"atc-mc"}
+    points = pool.values["ni-randaugment"]
+    assert len(points) == 11 * 4 and {point.training for point in points} == {"mnist"}
+    assert {point.test for point in points} == {"mnist", "noise", "usps", "fog"}, "the test set is in domain"
+    assert pool.neighbourhoods == {"ni-randaugment": "largest", "ne-randaugment": "entropy", "ni-erase": "largest"}
+    assert pool.rises == pytest.approx({"ni-randaugment": 0.04, "ne-randaugment": 0.04, "ni-erase": 0.24}), "places 1, 2 and 3"
+    assert {pool.methods[name] for name in pool.methods} == {"erm", "flip-crop"}
+    told = {(p.network, p.test): p for p in pool.values["atc-mc"]}["small, erm, seed 0", "usps"]
+    assert told.low == pytest.approx(told.value - 0.1) and told.high == pytest.approx(told.value + 0.1)
+    shown = pool.shown()
+    assert len(shown["atc-mc"]) == 44 and len(shown["ni-randaugment"]) == 33, "no line tells the domain of training"
+    assert max(abs(p.value - p.accuracy) for p in shown["ni-randaugment"]) < 0.02
+
+
+def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
+    dark = {"type": "only", "attribute": "severity", "values": ["dark"]}
+    sets = {"clean": {"role": "test", "law": CLEAN}, "dark": {"role": "test", "law": dark}, "usps": SETS["usps"]}
+    resolved = {**RESOLVED, "shifts": {"none": CLEAN, "dark": dark}, "sets": sets}
+    rows = [{**row, "shift": shift} for shift in ("none", "dark") for row in results(resolved, missed=())]
+    (pool,) = pools_of(record(rows, resolved).places, resolved)
+    pairs = {(p.training, p.test) for p in pool.values["ni-randaugment"]}
+    names = ("mnist under none", "mnist under dark")
+    assert pairs == {(a, b) for a in names for b in (*names, "usps")} and len(pool.methods) == 24
+    tables = record(rows, resolved).pools[0].tables
+    (measures,) = tables["all"]
+    assert "1 - SSE/SST, training" in measures.columns and "micro tau" in measures.columns
+
+
+def test_few_networks_are_no_pool_and_one_is_judged_over_domains() -> None:
+    one = {**RESOLVED, "models": {"small": {"model": "cnn"}}, "methods": {"erm": {}}}
+    study = record(results(one, seeds=1), one)
+    (item,) = study.pools
+    assert not item.pool.judged and list(item.tables) == ["one network"]
+    (table,) = item.tables["one network"]
+    assert table.rows[0][0] == "ni-randaugment" and table.rows[0][1:] == ("1.000", 1)
+    assert "no interval from 1 networks." in table.notes
+    two = {**one, "sets": {name: SETS[name] for name in ("test", "noise")}}
+    assert record(results(two), two).pools == []
+    none = {**RESOLVED, "estimators": {}}
+    assert record(results(none), none).pools == []
+
+
+def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
+    study = record(results())
+    (item,) = study.pools
+    section = pools(study)
+    assert [group.title for group in section.groups] == [
+        "the pool",
+        "estimated against true accuracy",
+        "by test domain",
+        "by what a line is fitted on",
+        "by training method and architecture",
+        "estimators and forms compared",
+        "one network over many domains",
+    ]
+    first = section.groups[0]
+    assert "11 networks (8 cnn, 3 nin) trained on mnist, on 3 shifted test domains and in domain." in first.intro[0]
+    assert first.intro[1].endswith("1 of 12 took all their steps without it, and are in none of these numbers: deep, erm, seed 1.")
+    assert "ni-erase +0.24" in first.intro[2] and "fails above 0.1" in first.intro[2]
+    claims, measures = first.tables
+    tested = [(row[0], row[1], row[2]) for row in claims.rows]
+    assert [row[0] for row in tested] == [1, 1, 2, 2, 3, 3, 4], "two neighbourhoods in the paper's form, one ATC"
+    assert tested[0][1] == "holds" and "ni-randaugment less that of atc-mc" in tested[0][2]
+    (words,) = first.lists
+    assert [sentence.split(",")[0] for sentence in words[1]] == [f"Claim {i}" for i in (1, 2, 3, 4)]
+    direct = judge(item.pool.values["atc-mc"], estimates=True)
+    row = next(row for row in measures.rows if row[0] == "atc-mc")
+    assert str(row[1]).startswith(f"{direct.fits['test'].r2.value:.3f} [")
+    tables = {table.name: table for group in section.groups for table in group.tables}
+    lines = tables["pool-mnist-lines"]
+    uses = {row[1]: row[2] for row in lines.rows}
+    assert uses == {"test": "no", "in-sample": "yes", "architecture": "yes", "architecture and test": "no", "estimate": "no"}
+    assert tables["pool-mnist-tau"].columns == ("measure", "mnist", "noise", "usps", "fog")
+    assert [row[0] for row in tables["pool-mnist-methods"].rows] == ["erm"] * 4 + ["flip-crop"] * 4
+    assert [row[0] for row in tables["pool-mnist-architectures"].rows] == ["cnn"] * 4 + ["nin"] * 4
+    (form,) = (table for name, table in tables.items() if "forms" in name)
+    assert [row[0] for row in form.rows] == ["ne-randaugment"]
+    assert "pool-mnist-less-atc-mc" in tables and len(tables) == 10
+    assert not estimates(study).groups, "one figure for all networks, not one for each"
+    page = study_page([study], "store")
+    for text in (
+        "What Ng et al. 2022 claim",
+        "of 12 took all their steps",
+        "nobody has in practice",
+        "One network over many domains",
+    ):
+        assert text in page
+    numbers = study.number_tables(every=True)[-1]
+    assert numbers.name == "pool-mnist-numbers" and len(numbers.rows) == 3 * (5 + 4 * 5) + 5 + 4 * 6
+    assert json.dumps([table.to_json() for table in study.text_tables()])
+
+
+def test_networks_that_all_reached_it_are_said_so_and_without_a_criterion_nothing_is() -> None:
+    assert "All networks reached it." in record(results(missed=())).pools[0].intro()[1]
+    free = {**RESOLVED, "training": {}}
+    told = record([{**row, "metrics": {k: v for k, v in row["metrics"].items() if k != "fitted"}} for row in results(free)], free)
+    assert len(told.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(told.pools[0].intro())
