@@ -134,9 +134,18 @@ class Split:
             "short": {name: account["short"] for name, account in sets.items() if account["short"]},
             "flips": dict(self.flips),
             "warnings": list(self.warnings),
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self._label_note()],
             "train_shared": round(self.parts["train"].shared, 4),
         }
+
+    def _label_note(self) -> list[str]:
+        """How often training shows each class, where its sampler is by environments."""
+        if self.train.sampler not in ("environment", "image"):
+            return []
+        share = np.bincount(self.train.true_label, self.train.weight, minlength=len(self.class_names))
+        low, high = int(share.argmin()), int(share.argmax())
+        some = [f"{self.class_names[code]} is {share[code]:.4g} of the visits of training" for code in dict.fromkeys([low, high])]
+        return [f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(some)} (even: {1 / len(share):.4g})"]
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the rows of every cell in every set, and what the split has to say."""
