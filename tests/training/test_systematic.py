@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -54,3 +56,40 @@ def test_no_excluded_pair_of_class_and_environment_is_ever_drawn(mode: str, samp
     assert table.sum() == batches * 64 and (table[~seen] == 0).all() and (table[seen] > 0).all()
     if isinstance(sampler, dict) and "environment" in sampler:
         assert abs(table[:, 0].sum() / table.sum() - 0.75) < 4 * (0.75 * 0.25 / table.sum()) ** 0.5
+
+
+EVERYTHING = """
+import hashlib, sys
+import numpy as np
+import torch
+from crosswind.core.registry import listing
+from crosswind.data.attributes import DerivedAttribute
+from crosswind.data.derive import derive
+from crosswind.data.sources.digits import Digits
+from crosswind.shifts.split import SplitPlan, make_split
+from crosswind.training.loader import EvaluationRows
+from crosswind.training.settings import TrainingSettings
+
+batch, threads = map(int, sys.argv[1:])
+torch.set_num_threads(threads)
+names = [item.name for item in listing("transforms") if ".corruptions." in item.module]
+assert len(names) == 19
+every = {"transform": names, "severity": [1, 2, 3, 4, 5]}
+data = derive(Digits(size=24).load(), DerivedAttribute("e", ("clean", "any"), "", (None, every), "per-visit"))
+split = make_split({"d": data}, "d", SplitPlan("digit", ("e",)), 0)
+rows = EvaluationRows(split.evaluation["test"], data, TrainingSettings(evaluation_batch=batch), resident=batch == 64)
+places = np.flatnonzero(split.evaluation["test"].rows % 2 == 1)[:330][:: 1 if batch != 7 else -1]
+x = torch.cat([part[:n] for part, n in rows.batches(places, padded=batch == 64)])
+x = x if batch != 7 else x.flip(0)
+print(len(x), hashlib.sha256(x.contiguous().numpy().tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_corrupted_evaluation_inputs_repeat_to_the_bit_between_processes_batch_sizes_threads_and_orders() -> None:
+    """330 pictures, each under one of 19 corruptions x 5 severities: in processes of their own, all the same bytes."""
+    told = {
+        subprocess.run([sys.executable, "-c", EVERYTHING, *how], capture_output=True, text=True, check=True).stdout
+        for how in (("64", "1"), ("7", "1"), ("500", "2"), ("500", "1"))
+    }
+    assert len(told) == 1 and next(iter(told)).startswith("330 "), told

@@ -292,7 +292,16 @@ def _specification(study: StudyRecord) -> Section:
 
 
 _SECTIONS = (
-    *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.mistakes, row_sections.learning_curves),
+    *(
+        _findings,
+        _claims,
+        row_sections.examples,
+        _shifts,
+        _scores,
+        row_sections.systematic,
+        row_sections.mistakes,
+        row_sections.learning_curves,
+    ),
     *(estimate_sections.estimates, _exhibits, _ranks, _rules, _time, _runs, _specification),
 )
 

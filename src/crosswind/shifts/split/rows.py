@@ -125,6 +125,16 @@ class Split:
     flips: dict[str, int]
     parts: Mapping[str, Part]
 
+    def seen(self, rows: RowSet) -> list[bool]:
+        """Which groups of a set training shows, by their names; what label noise makes of a row is not what it shows."""
+        train, step = self.train, self.train.visit_step[0]
+        size = len(train.group_names) // len(self.class_names)
+        group = train.group + (train.true_label - train.label) * size
+        law = np.ones((len(group), 1)) if train.visit_law is None else train.visit_law
+        place = group[:, None] + step * np.arange(law.shape[1])
+        shown = {train.group_names[code] for code in np.unique(place[(law > 0) & (train.weight > 0)[:, None]])}
+        return [name in shown for name in rows.group_names]
+
     @cached_property
     def report(self) -> dict[str, Any]:
         """Plain values for JSON: each set cell by cell, short cells by name, labels flipped, warnings. Made when asked for."""
