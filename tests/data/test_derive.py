@@ -155,3 +155,49 @@ def test_every_transform_makes_values_of_an_attribute(name: str) -> None:
     assert any(not np.array_equal(found[row], base[row]) for row in rows[rows % 3 > 0])
     for part in ([1], [23, 2, 14], [17, 17]):
         assert np.array_equal(evaluation_inputs(dataset, np.array(part)), found[part])
+
+
+def test_a_value_may_name_its_own_transform_and_draw_one_of_several_settings() -> None:
+    """1,797 rows draw one of five severities: 359 each, standard deviation 17; every image is that of its severity alone."""
+    values = {
+        "clean": None,
+        "noise": {"transform": "gaussian-noise", "severity": [1, 2, 3, 4, 5]},
+        "turned": [{"transform": "rotate", "draw": "fixed", "degrees": [18, 90]}, {"transform": "brightness"}],
+    }
+    mixed = DerivedAttribute("environment", tuple(values), "", tuple(values.values()))
+    assert mixed.transforms == ("gaussian-noise", "rotate", "brightness")
+    assert [len(some) for some in mixed.options] == [1, 5, 3]
+    data = derive(Digits().load(), mixed)
+    rows = np.arange(data.n_base)
+    keys, plain = evaluation_keys(data.ids[rows], np.ones(len(rows), int)), data.inputs(rows)
+    noisy = evaluation_inputs(data, rows * 3 + 1)
+    x = torch.from_numpy(plain).permute(0, 3, 1, 2)
+    each = [load("transforms", "gaussian-noise")(severity=level)(x, keys).permute(0, 2, 3, 1).numpy() for level in range(1, 6)]
+    alike = np.stack([(one == noisy).all(axis=(1, 2, 3)) for one in each])
+    assert (alike.sum(axis=0) == 1).all()
+    assert (np.abs(alike.sum(axis=1) - 359) < 4 * 17).all()
+    # Alone, in another order, beside rows of other values: the same bits.
+    some = np.array([7, 5, 1700])
+    beside = evaluation_inputs(data, np.concatenate([some * 3 + 2, some * 3 + 1, some * 3]))
+    assert np.array_equal(beside[3:6], noisy[some])
+    assert np.array_equal(beside[6:], plain[some])
+    assert np.array_equal(beside[:3], np.concatenate([evaluation_inputs(data, np.array([row * 3 + 2])) for row in some]))
+    kept = mixed.keep([1])
+    assert kept.settings == mixed.settings[1:2]
+    assert json.loads(json.dumps(mixed.describe()))["values"]["noise"][4]["severity"] == 5
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"transform": "gaussian-noise", "severity": [1, 6]}, r"e.settings.on.severity: must be .*\[1, 5\], not 6"),
+        ({"severity": 1}, "e.settings.on.transform: names no transform, and the attribute has none for all its values"),
+        ({"transform": "gaussian-noise", "severity": [3, 3]}, "e.settings.on: names the same settings twice"),
+        ({"transform": "gaussian-noise", "severity": []}, "e.settings.on: has no settings"),
+        ([{"transform": "fog"}, {"transform": "fogg"}], "e.settings.on.1.transform: unknown transform 'fogg', did you mean 'fog'"),
+        (7, "e.settings.on: must be settings of a transform or null, not 7"),
+    ],
+)
+def test_bad_settings_of_a_mixed_value_are_refused(entry: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        DerivedAttribute("e", ("on",), "", (entry,))

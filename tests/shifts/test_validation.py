@@ -24,7 +24,12 @@ WILES = {**SC30, "counterexamples_from": "uniform", "counterexamples": 200}
 LDD = {"type": "low-data-drift", "attribute": "b", "high": 3, "ratio": {"default": "1/3", "y2": 0}}
 LDD_COUNT = {"type": "low-data-drift", "attribute": "b", "count": 90}
 UDS = {"type": "unseen-data", "attribute": "b"}
-SYSTEMATIC = {"type": "systematic", "environment": "a", "classes": {"a0": "all", "a1": ["y0"], "a2": ["y0", "y1"]}}
+SYSTEMATIC = {
+    "type": "systematic",
+    "environment": "a",
+    "classes": {"a0": "all", "a1": ["y0"], "a2": ["y0", "y1"]},
+    "overlapping": True,
+}
 SHIFTS: dict[str, list[Any]] = {
     "none": [],
     "SC": [SC30],

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crosswind.cli.options import AsJson, Overrides, Scale, StudyWord, print_json, written
+
+if TYPE_CHECKING:
+    from crosswind.studies.split_counts import DrawReport
 
 _LAWS = {
     "train": ", as training, supplements among them",
@@ -44,8 +48,30 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
     )
     for line in dict.fromkeys(matched):
         typer.echo(line)
+    for draw in planned.draws:
+        for line in _environments(draw):
+            typer.echo(line)
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
+
+
+def _environments(draw: DrawReport) -> Iterator[str]:
+    """The table of a systematic shift, classes with the same row together; "." where training never shows the pair."""
+    together: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for label, shares in draw.environments.items():
+        together.setdefault(tuple((name, f"{share:.4f}") for name, share in shares.items()), []).append(label)
+    if not together:
+        return
+    names = list(dict.fromkeys(name for pattern in together for name, _ in pattern))
+    yield f"environments in {draw.source} under {draw.shift}: the share of training's visits that show each class there"
+    rows = [("classes", *names, "each class")]
+    for pattern, labels in together.items():
+        shown, more = ", ".join(labels[:3]), f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+        total = sum(draw.environments[labels[0]].values())
+        rows.append((f"{shown}{more}", *(dict(pattern).get(name, ".") for name in names), f"{total:.4f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(f"{cell:{'>' if i else '<'}{widths[i]}}" for i, cell in enumerate(row))
 
 
 def schema_command(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -165,7 +166,8 @@ class AttributeTable:
 
 
 MODES = ("fixed", "per-visit")
-Settings = Mapping[str, Any] | None
+Settings = Mapping[str, Any] | tuple[Mapping[str, Any], ...] | None
+"""Of a value of a derived attribute: knobs of its transform; several `{transform, knobs}` of which each row draws one; or None."""
 
 
 def transform_facts(name: str, field: str = "transform") -> Facts:
@@ -176,12 +178,14 @@ def transform_facts(name: str, field: str = "transform") -> Facts:
 
 @dataclass(frozen=True)
 class DerivedAttribute:
-    """An attribute whose values are made by a transform of the image, or of the text.
+    """An attribute whose values are made by transforms of the image, or of the text.
 
-    `values`: names of the values. `transform`: a registered transform. `settings`: one entry a value in the order of `values`
-    (or a mapping from value to entry): the transform's knobs, or None where it stays untouched. `mode`: `fixed`, the
-    value of a training row is drawn once; `per-visit`, it is drawn again each time that the row is seen.
-    Raises `InputError` for an unknown transform, knob or mode, and for values without settings.
+    `values`: names of the values. `transform`: a registered transform; "" where every value names its own. `settings`: one entry a
+    value in the order of `values` (or a mapping from value to entry): the transform's knobs, among which `transform` names another
+    one; or None where it stays untouched. Of several each row draws one, all as likely: of the values of a knob (or of `transform`)
+    that are given as a list, each with each, or of a list of entries. `mode`: `fixed`, the value of a training row is drawn once;
+    `per-visit`, it is drawn again each time that the row is seen.
+    Raises `InputError` for an unknown transform, knob or mode, for values without settings, and where two are the same.
     """
 
     name: str
@@ -205,14 +209,59 @@ class DerivedAttribute:
             given = [by_name[value] for value in names]
         if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != len(names):
             raise InputError(f"{self.name}.settings", f"needs one entry for each of {len(names)} values, not {given!r}")
-        known = transform_facts(self.transform, f"{self.name}.transform")
-        checked: list[Settings] = []
-        for value, entry in zip(names, given, strict=True):
-            path = f"{self.name}.settings.{value}"
-            if entry is not None and not isinstance(entry, Mapping):
-                raise InputError(path, f"must be settings of {self.transform} or null, not {entry!r}")
-            checked.append(None if entry is None else resolve(known.knobs, entry, path, f"transform {self.transform!r}"))
+        if self.transform:
+            transform_facts(self.transform, f"{self.name}.transform")
+        checked = [self._checked(entry, f"{self.name}.settings.{value}") for value, entry in zip(names, given, strict=True)]
         object.__setattr__(self, "settings", tuple(checked))
+
+    def _checked(self, given: Any, path: str) -> Settings:
+        if given is None:
+            return None
+        listed = list(given) if isinstance(given, list | tuple) else [given]
+        found: list[Mapping[str, Any]] = []
+        for place, entry in enumerate(listed):
+            at = path if len(listed) == 1 else f"{path}.{place}"
+            if not isinstance(entry, Mapping):
+                raise InputError(at, f"must be settings of {self.transform or 'a transform'} or null, not {entry!r}")
+            found += self._each(entry, at)
+        if not found or any(one in found[:place] for place, one in enumerate(found)):
+            raise InputError(
+                path, "names the same settings twice" if found else "has no settings (null leaves the image untouched)"
+            )
+        if len(found) == 1 and found[0]["transform"] == self.transform:
+            return {key: value for key, value in found[0].items() if key != "transform"}
+        return tuple(found)
+
+    def _each(self, entry: Mapping[str, Any], path: str) -> Iterator[Mapping[str, Any]]:
+        """The settings that one entry stands for: every combination of the values that are given as lists."""
+        rest = {key: value for key, value in entry.items() if key != "transform"}
+        names = entry.get("transform", self.transform)
+        for name in names if isinstance(names, list) else [names]:
+            if not name:
+                raise InputError(f"{path}.transform", "names no transform, and the attribute has none for all its values")
+            known = transform_facts(name, f"{path}.transform")
+            whole = {item.name for item in known.knobs if "list" in item.annotation}
+            choices = [value if isinstance(value, list) and key not in whole else [value] for key, value in rest.items()]
+            for chosen in product(*choices):
+                knobs = resolve(known.knobs, dict(zip(rest, chosen, strict=True)), path, f"transform {name!r}")
+                yield {"transform": name, **knobs}
+
+    @cached_property
+    def options(self) -> tuple[tuple[tuple[str, Mapping[str, Any]] | None, ...], ...]:
+        """What a row may draw under each value, a transform's name and knobs or None; a single one where there is no choice."""
+        return tuple(
+            (None,)
+            if entry is None
+            else ((self.transform, entry),)
+            if isinstance(entry, Mapping)
+            else tuple((one["transform"], {key: value for key, value in one.items() if key != "transform"}) for one in entry)
+            for entry in self.settings
+        )
+
+    @cached_property
+    def transforms(self) -> tuple[str, ...]:
+        """The names of the transforms that some value takes, each once."""
+        return tuple(dict.fromkeys(option[0] for some in self.options for option in some if option))
 
     @cached_property
     def attribute(self) -> Attribute:
@@ -232,12 +281,16 @@ class DerivedAttribute:
         return {
             "name": self.name,
             "transform": self.transform,
-            "version": transform_facts(self.transform).version,
-            "values": {
-                value: None if entry is None else dict(entry) for value, entry in zip(self.values, self.settings, strict=True)
-            },
+            "version": transform_facts(self.transform).version if self.transform else 0,
+            "values": {value: _told(entry) for value, entry in zip(self.values, self.settings, strict=True)},
             "mode": self.mode,
         }
+
+
+def _told(entry: Settings) -> Any:
+    if entry is None or isinstance(entry, Mapping):
+        return None if entry is None else dict(entry)
+    return [{**one, "version": transform_facts(one["transform"]).version} for one in entry]
 
 
 def _number(value: object) -> float | None:

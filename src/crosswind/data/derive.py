@@ -85,16 +85,25 @@ def render(dataset: AttributedDataset, x: Tensor, values: NDArray[np.integer[Any
         return x
     from crosswind.transforms.layout import in_groups  # not at the top: it imports torch
 
-    settings, noise = derived.settings, np.asarray(keys)
+    noise, options = np.asarray(keys), [option for some in derived.options for option in some]
+    chosen = _chosen(derived, codes, noise)
 
-    def change(_: int, code: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
-        chosen = settings[code]
-        return images if chosen is None else load("transforms", derived.transform)(**chosen)(images, noise[rows])
+    def change(_: int, number: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
+        option = options[number]
+        return images if option is None else load("transforms", option[0])(**option[1])(images, noise[rows])
 
-    if (codes == codes[0]).all():
-        return change(0, int(codes[0]), x, np.arange(len(codes)))
+    if (chosen == chosen[0]).all():
+        return change(0, int(chosen[0]), x, np.arange(len(codes)))
     # The rows of one value stand together and come back by gathers: to write them where they belong takes many times as long.
-    return in_groups(x, codes.astype(np.int64)[:, None], change, none=-1)
+    return in_groups(x, chosen[:, None], change, none=-1)
+
+
+def _chosen(derived: DerivedAttribute, codes: NDArray[np.integer[Any]], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The place of each row's option among those of all values: int64 [n], drawn by its key where its value has several."""
+    many = np.array([len(some) for some in derived.options])
+    first, there = (np.cumsum(many) - many)[codes], many[codes]
+    drawn = hash64(keys, seed_of(0, "one of several settings")) % there.astype(np.uint64)
+    return np.asarray(first + drawn.astype(np.int64), dtype=np.int64)
 
 
 def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
@@ -120,11 +129,12 @@ WORDS = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
 def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[Any]:
-    out = texts.copy()
-    for code in np.unique(values):
-        settings, places = derived.settings[int(code)], np.flatnonzero(values == code)
-        if settings is not None:
-            change = load("text-transforms", derived.transform)(**settings)
+    out, chosen = texts.copy(), _chosen(derived, values, keys)
+    options = [option for some in derived.options for option in some]
+    for number in np.unique(chosen):
+        option, places = options[number], np.flatnonzero(chosen == number)
+        if option is not None:
+            change = load("text-transforms", option[0])(**option[1])
             changed = change([WORDS.findall(text) for text in texts[places]], keys[places])
             out[places] = [" ".join(tokens) for tokens in changed]
     return out
@@ -134,13 +144,14 @@ def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
     spec = dataset.input
     if spec is None:
         return
-    takes = "text" if transform_facts(derived.transform).room == "text-transforms" else "image"
-    if takes != spec.kind:
-        rooms = {"image": "transforms", "text": "text-transforms"}
-        fitting = [item.name for item in listing(rooms[spec.kind])] if spec.kind in rooms else []
-        problem = f"{derived.transform!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
-        raise InputError("derive.transform", problem, fitting)
-    if takes == "text" and derived.mode != "fixed":
+    for name in derived.transforms or filter(None, [derived.transform]):
+        takes = "text" if transform_facts(name).room == "text-transforms" else "image"
+        if takes != spec.kind:
+            rooms = {"image": "transforms", "text": "text-transforms"}
+            fitting = [item.name for item in listing(rooms[spec.kind])] if spec.kind in rooms else []
+            problem = f"{name!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
+            raise InputError("derive.transform", problem, fitting)
+    if spec.kind == "text" and derived.mode != "fixed":
         raise InputError("derive.mode", "texts are changed once and not at every visit", ["fixed"])
 
 

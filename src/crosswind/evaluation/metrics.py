@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
 from crosswind.core.types import Predictions
+from crosswind.evaluation.systematic import by_environment, systematic_scores
 
 ECE_BINS = 15
 
@@ -51,6 +52,7 @@ class Metric:
         return self.name.replace("_", " ")
 
 
+_PAIRS = "Of environments that training shows with some classes and not with others, the mean over them; see Systematic robustness."
 _ECE = "Expected calibration error over 15 bins of equal width; 0 is best. Small sets have more than 0 by chance alone."
 METRICS = {
     item.name: item
@@ -60,6 +62,9 @@ METRICS = {
         Metric("balanced_accuracy", "fraction", "higher", "labels", "Balanced accuracy", chance="classes"),
         Metric("nll", "nats", "lower", "logits", "Negative log likelihood"),
         Metric("ece", "fraction", "lower", "logits", "Calibration error", "ece", note=_ECE),
+        Metric("seen_accuracy", "fraction", "higher", "pairs", "Accuracy on seen pairs", "seen", note=_PAIRS),
+        Metric("unseen_accuracy", "fraction", "higher", "pairs", "Accuracy on unseen pairs", "unseen", note=_PAIRS),
+        Metric("rho", "", "higher", "pairs", "Systematic robustness rho, without a reference", "rho", note=_PAIRS),
         Metric("unparsed", "rows", "lower", "answers", "Rows without an answer"),
     )
 }
@@ -97,7 +102,13 @@ def metric(
     return declare
 
 
-def scores(predictions: Predictions, group_names: Sequence[str], class_names: Sequence[str], min_rows: int = 1) -> dict[str, Any]:
+def scores(
+    predictions: Predictions,
+    group_names: Sequence[str],
+    class_names: Sequence[str],
+    min_rows: int = 1,
+    seen: Sequence[bool] | None = None,
+) -> dict[str, Any]:
     """Every score of one set of predictions, as plain values for JSON: what follows, and every metric that has a `measure`.
 
     `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong); `balanced_accuracy`, the mean recall over
@@ -106,6 +117,9 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
     group with at least `min_rows` rows, with `worst_group_name` and `worst_group_n` (of equal groups the first; all None where
     no group is that large); `groups_skipped`, the groups with rows but fewer than `min_rows`; `nll`, the mean negative log
     likelihood of the label in nats; `ece`, see `calibration_error`.
+
+    `seen`: which groups training shows, of a systematic shift; without it `seen_accuracy`, `unseen_accuracy` and `rho` are None
+    (`systematic_scores`).
 
     `nll` and `ece` are None without logits. `non_finite` counts rows with a NaN or +inf among their logits (None without
     logits); where there is one, both are None, and so is an `nll` that is infinite. A row of group -1 is in no group.
@@ -133,6 +147,8 @@ def scores(predictions: Predictions, group_names: Sequence[str], class_names: Se
             nll = -float(log_likelihoods(logits)[np.arange(len(label)), label].mean())
             out["nll"] = nll if math.isfinite(nll) else None
             out["ece"] = calibration_error(confidence(logits), right)
+    shown = {} if seen is None else by_environment(right[None], group, seen, group_names, class_names, replicates=0)
+    out.update(systematic_scores(shown))
     for item in METRICS.values():
         if item.measure is not None:
             out[item.name] = item.measure(predictions, group_names, class_names)

@@ -40,7 +40,7 @@ class ExportedRun:
 def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
     """The runs of a study that are done, in the order of its plan. A learning curve whose file is gone or damaged is empty."""
     scores: dict[str, dict[str, float]] = {}
-    for row in store.results(study, unscored=False, without=("groups",)):
+    for row in store.results(study, unscored=False, without=("groups", "environments")):
         numbers = {name: value for name, value in row["metrics"].items() if isinstance(value, int | float)}
         scores.setdefault(row["key"], {}).update({f"{row['rule']}/{row['set']}/{name}": float(v) for name, v in numbers.items()})
     runs = store.runs(study)
@@ -79,7 +79,7 @@ def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
 
 def to_table(store: Store, study: str, place: Path) -> int:
     """One row a run, rule and set into a `.csv` or `.parquet` file; the number of rows."""
-    frame = results_frame(store.results(study, without=("groups",)))
+    frame = results_frame(store.results(study, without=("groups", "environments")))
     place.parent.mkdir(parents=True, exist_ok=True)
     frame.write_csv(place) if place.suffix == ".csv" else frame.write_parquet(place)
     return frame.height

@@ -192,7 +192,9 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         entry, runs = store.study(study), store.runs(study)
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
-        results = arrange(store.results(study, without=("groups",), runs=shown_runs), str(entry["resolved"]["reference"]))
+        results = arrange(
+            store.results(study, without=("groups", "environments"), runs=shown_runs), str(entry["resolved"]["reference"])
+        )
         about = (entry["given"], entry["resolved"], entry["created"], results, runs, store.versions(study))
         if not draws:
             return StudyRecord(store.name, study, *about, [], 0, store.damaged(study))

@@ -292,8 +292,9 @@ def _specification(study: StudyRecord) -> Section:
 
 
 _SECTIONS = (
-    *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.mistakes, row_sections.learning_curves),
-    *(pool_sections.pools, estimate_sections.estimates, _exhibits, _ranks, _rules, _time, _runs, _specification),
+    *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.systematic),
+    *(row_sections.mistakes, row_sections.learning_curves, pool_sections.pools, estimate_sections.estimates),
+    *(_exhibits, _ranks, _rules, _time, _runs, _specification),
 )
 
 

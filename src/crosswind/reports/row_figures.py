@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from crosswind.reports.charts import Figure, chart, layer, number, on_ramp, text, tips
+from crosswind.reports.pairs import MOST_NAMES
 from crosswind.reports.rows import Answers, Curve
 from crosswind.reports.tables import Table, slug
 
-MOST_NAMES = 20
-"""Classes, or values of an attribute, that a heat map has room for."""
 _WIDE = 8
 
 
@@ -39,6 +38,46 @@ def cells(items: Sequence[Answers], pair: tuple[str, str]) -> tuple[Figure, Tabl
     title = f"Accuracy by {one} and {other} under {items[0].shift}"
     caption = f"Accuracy on the test rows of each {one} (on the left) and {other} (below), over all seeds."
     return _map(f"cells-{_name(items[0])}-{one}-{other}", title, caption, rows, told, (one, other, "accuracy"))
+
+
+def apart(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
+    """Accuracy by class and environment, one panel a method, under one systematic shift; pairs that training showed are framed."""
+    first = next(item.apart for item in items if item.apart is not None)
+    rows = [
+        {"m": item.method, "x": value, "y": name, "v": round(accuracy, 4), "n": n, "s": int((name, value) in item.apart.seen)}
+        for item in items
+        if item.apart is not None
+        for (name, value), (accuracy, n) in item.apart.cells.items()
+    ]
+    # Classes of one set of environments stand together, so that frames make blocks.
+    seen = {name: tuple((name, row["x"]) not in first.seen for row in rows) for name in dict.fromkeys(row["y"] for row in rows)}
+    rows.sort(key=lambda row: seen[row["y"]])
+    told = (("y", first.label), ("x", first.environment), ("v", "accuracy", ".1%"), ("n", "test rows"), ("s", "seen in training"))
+    title = f"Accuracy by {first.label} and {first.environment} under {items[0].shift}"
+    caption = (
+        f"Accuracy on the test rows of each {first.label} (on the left) and {first.environment} (below), over all seeds. Framed: "
+        "the pairs that training showed. The others it never showed."
+    )
+    return _map(f"apart-{_name(items[0])}", title, caption, rows, told, (first.label, first.environment, "accuracy"))
+
+
+def rhos(items: Sequence[Answers]) -> Table:
+    """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a row a method."""
+    rows: list[tuple[Any, ...]] = []
+    for item in items:
+        for name, told in (item.apart.measures if item.apart is not None else {}).items():
+            interval = "undefined" if told.rho is None else "" if told.low is None else f"{told.low:.2f} to {told.high:.2f}"
+            accuracies = (round(told.seen, 4), round(told.unseen, 4), round(told.seen - told.unseen, 4))
+            rho = None if told.rho is None else round(told.rho, 4)
+            rows.append((item.method, name, *accuracies, rho, interval, told.n_seen, told.n_unseen, item.seeds))
+    notes = (
+        "seen, unseen: accuracy on the classes that training showed in the environment, and on the others; gap: the difference.",
+        "rho: unseen / seen, cut to [0, 1] (Omran and Schiele 2022, equation 1, without a reference network). The 95% interval is "
+        "a bootstrap over test rows and seeds.",
+    )
+    columns = ("method", "environment", "seen", "unseen", "gap", "rho", "95% interval", "seen rows", "unseen rows", "seeds")
+    title = f"Systematic robustness under {items[0].shift}"
+    return Table(slug(f"rho-{_name(items[0])}"), title, columns, rows, notes, 2)
 
 
 def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table]:
@@ -125,6 +164,8 @@ def _map(
     }
     scale = {"domain": [0, 1], "range": "ramp", "interpolate": "rgb"}
     layers = [layer("rect", {**where, "color": number("v", scale=scale, legend=None)}, cornerRadius=2)]
+    if "s" in rows[0]:
+        layers.append(layer("rect", where, where="datum.s", filled=False, stroke={"expr": "ink"}, strokeWidth=2, cornerRadius=2))
     if len(across) <= _WIDE:
         shown = {**where, "text": number("v", format=".0%"), "color": on_ramp("datum.v > 0.6")}
         layers.append(layer("text", shown, fontSize=11 if len(across) <= 5 else 9))
@@ -135,8 +176,9 @@ def _map(
     lowest = f" Lowest: {low['v']:.1%}, {low['m']}, {columns[0]} {low['y']}, {columns[1]} {low['x']}." if low else ""
     description = f"Heat maps of {columns[2]} by {columns[0]} and {columns[1]}, {len(methods)} methods.{lowest}"
     figure = Figure(slug(name), title, caption, description, chart(view, {"rows": rows}), "wrap", len(methods), 110)
-    listed = [(row["m"], row["y"], row["x"], row["v"], *([row["n"]] if "n" in row else [])) for row in rows]
-    more = ("test rows",) if "n" in rows[0] else ()
+    extra = {"n": "test rows", "s": "seen in training"}
+    listed = [(row["m"], row["y"], row["x"], row["v"], *(row[key] for key in extra if key in row)) for row in rows]
+    more = tuple(name for key, name in extra.items() if key in rows[0])
     return figure, Table(slug(name), title, ("method", *columns, *more), listed, keys=3)
 
 

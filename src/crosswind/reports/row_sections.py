@@ -63,6 +63,22 @@ def mistakes(study: StudyRecord) -> Section:
     return Section("Mistakes", intro, groups)
 
 
+def systematic(study: StudyRecord) -> Section:
+    """Classes by environments, and rho: what a systematic shift kept apart."""
+    together: dict[str, list[Answers]] = {}
+    for item in study.behind.answers:
+        if item.apart is not None:
+            together.setdefault(heading_of(item.place.data, item.place.size, item.place.model, item.shift), []).append(item)
+    groups: list[Group] = []
+    for heading, items in together.items():
+        group, made = Group(heading, open=len(groups) < OPEN_PLACES), row_figures.apart(items)
+        group.figures = [made[:1] + ([made[1]],)] if made is not None else []
+        group.tables = [row_figures.rhos(items)]
+        groups.append(group)
+    intro = ["Training showed some classes in an environment and kept the others from it; the test shows all of them everywhere."]
+    return Section("Systematic robustness", intro, groups)
+
+
 def learning_curves(study: StudyRecord) -> Section:
     """Validation accuracy by step, with the steps that were chosen."""
     together: dict[str, list[Curve]] = {}

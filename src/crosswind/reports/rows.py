@@ -23,6 +23,7 @@ from crosswind.core.errors import CrosswindError, DataError, one_line
 from crosswind.core.exhibits import Picture
 from crosswind.data.dataset import AttributedDataset
 from crosswind.reports.job_files import JobFiles
+from crosswind.reports.pairs import Apart, apart, by_pair
 from crosswind.reports.results import Entry, Place, PlaceResults
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Answers(NamedTuple):
     """What a method answered under a shift, over `seeds`.
 
     `confusion`: of the rows of a class, the share that was given each answer. `cells`: by two attributes and their values the
-    accuracy and the number of rows.
+    accuracy and the number of rows. `apart`: of a systematic shift, what training kept apart.
     """
 
     place: Place
@@ -100,6 +101,7 @@ class Answers(NamedTuple):
     confusion: Mapping[tuple[str, str], float]
     cells: Mapping[tuple[str, str], Mapping[tuple[str, str], tuple[float, int]]]
     wrong: Sequence[Wrong]
+    apart: Apart | None = None
 
 
 class Curve(NamedTuple):
@@ -181,6 +183,7 @@ class _Drawn(NamedTuple):
     name: str
     label: str
     attributes: Sequence[str]
+    environment: str = ""
 
     @property
     def test(self) -> RowSet:
@@ -235,7 +238,8 @@ class _Reader(JobFiles):
         split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
         if split.report["sets"]["train"]["cells"] != cells:
             raise DataError(f"the data set {spec['main']} has other rows now than when it was trained on")
-        return _Drawn(split, datasets, name, spec["split"]["label"], spec["split"]["attributes"])
+        kept_apart = (part["environment"] for part in spec["split"]["shift"] if part["type"] == "systematic")
+        return _Drawn(split, datasets, name, spec["split"]["label"], spec["split"]["attributes"], next(kept_apart, ""))
 
 
 # -- examples -----------------------------------------------------------------------------------------------------------------
@@ -329,8 +333,11 @@ def _answers(place: Place, shift: str, method: str, drawn: _Drawn, reader: _Read
     }
     confusion = {pair: share for pair, share in shares.items() if pair[1] != "no answer" or share > 0}
     values = _values(dataset, at, [drawn.label, *drawn.attributes])
-    cells = {(one, other): _by_cell(*values[one], *values[other], right) for one, other in list(combinations(values, 2))[:PAIRS]}
-    return Answers(place, shift, method, len(said), confusion, cells, _wrong(dataset, at, rows, order, answers, values, names))
+    cells = {(one, other): by_pair(values[one], values[other], right) for one, other in list(combinations(values, 2))[:PAIRS]}
+    pair = (drawn.label, drawn.environment)
+    kept = apart(pair, values, right, rows, order, drawn.split) if drawn.environment in values else None
+    wrong = _wrong(dataset, at, rows, order, answers, values, names)
+    return Answers(place, shift, method, len(said), confusion, cells, wrong, kept)
 
 
 def _said(reader: _Reader, key: str, place: Place) -> Predictions | None:
@@ -341,16 +348,6 @@ def _said(reader: _Reader, key: str, place: Place) -> Predictions | None:
             by_rule = reader.read(need, "predictions.npz", read_predictions) or {}
             return by_rule.get(place.rule, by_rule.get(GIVEN, {})).get(place.set)
     return None
-
-
-def _by_cell(
-    codes: Ints, names: tuple[str, ...], others: Ints, other_names: tuple[str, ...], right: NDArray[np.bool_]
-) -> dict[tuple[str, str], tuple[float, int]]:
-    found = {}
-    for code, other in sorted(set(zip(codes.tolist(), others.tolist(), strict=True))):
-        inside = (codes == code) & (others == other)
-        found[names[code], other_names[other]] = (float(right[:, inside].mean()), int(inside.sum()))
-    return found
 
 
 def _wrong(

@@ -8,8 +8,7 @@ Its folder says what it is: `job.json` holds kind, specification, needs, and wha
 * `predict`: a model answers for one set: one that was trained here, with the weights of every selection rule, or one that was not.
 * `vary`: what a model says of changed copies of a set's rows, of neighbours or of the pool, see `crosswind.studies.varying`.
 * `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled answers on a validation set.
-* `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them. Nothing is trained again for
-  them.
+* `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them.
 """
 
 from __future__ import annotations
@@ -229,11 +228,12 @@ def score(spec: Values, place: Place) -> Done:
         # The row's own copy: a report reads one folder a row.
         write_exhibits(place.folder, {name: item for folder in folders for name, item in read_exhibits(folder).items()})
     doubts = [text for about in predicted for text in about["doubts"]]
-    entries = []
+    entries, shift = [], fitted.get("spec", {}).get("split", {}).get("shift", ())
     for rule, sets in said.items():
         told = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
         for name, predictions in sets.items():
-            metrics = scores(predictions, names[name]["groups"], names[name]["classes"])
+            seen = names[name].get("seen") if any(part["type"] == "systematic" for part in shift) else None
+            metrics = scores(predictions, names[name]["groups"], names[name]["classes"], seen=seen)
             metrics |= {"role": names[name]["role"], "selected_step": told["selected_step"], "ties": told["ties"]}
             metrics |= {"doubts": [*told["doubts"], *doubts], "train_shared": fitted["train_shared"]}
             metrics |= {"fitted": fitted["fitted"]} if "fitted" in fitted else {}
@@ -287,9 +287,9 @@ def _row_set(split: Split, name: str) -> RowSet:
 
 
 def _names(split: Split) -> dict[str, dict[str, Any]]:
-    """What scores name: role, groups and classes of every set but training."""
+    """What scores name: role, groups, classes and which of the groups training shows, of every set but training."""
     return {
-        name: {"role": role, "groups": list(rows.group_names), "classes": list(split.class_names)}
+        name: {"role": role, "groups": list(rows.group_names), "classes": list(split.class_names), "seen": split.seen(rows)}
         for role, sets in (("validation", split.validation), ("test", split.evaluation))
         for name, rows in sets.items()
     }

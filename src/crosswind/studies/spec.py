@@ -60,9 +60,12 @@ class DeriveSpec(_Strict):
     """An attribute made by a transform: every base row under every value."""
 
     name: Name = _is(..., "the name of the new attribute")
-    transform: str = _is(..., "a transform (crosswind list transforms)")
-    values: dict[Name, dict[str, Any] | None] = _is(
-        ..., "value name -> settings of the transform; null leaves the image as it is", min_length=1
+    transform: str = _is("", "a transform (crosswind list transforms); left out: every value names its own")
+    values: dict[Name, dict[str, Any] | list[dict[str, Any]] | None] = _is(
+        ...,
+        "value name -> settings of the transform, or of the one that they name; of several (a list, or lists of values) each row "
+        "draws one; null leaves the image as it is",
+        min_length=1,
     )
     mode: Literal["fixed", "per-visit"] = _is(
         "fixed", "fixed: one value a row; per-visit: drawn anew each time training visits the row"

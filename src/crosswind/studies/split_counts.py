@@ -13,6 +13,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.types import InputSpec
 from crosswind.shifts.base import Cells, parse_shift
 from crosswind.shifts.split import parse_sampler
+from crosswind.shifts.split.sampling import NO_ENVIRONMENTS, Environments
 from crosswind.studies.axes import MethodEntry
 from crosswind.training.requirements import Pairing
 from crosswind.training.settings import ModelSpec, TrainingSettings
@@ -25,7 +26,8 @@ class DrawReport:
     """What one shift does to one data set at one size: counts of rows, planned without drawing them.
 
     `train_shared`: the share of the training rows that two seeds are expected to share. `cells`: the training rows of every cell
-    that has any. `matching`: for each spurious correlation the values that go with each class.
+    that has any. `matching`: for each spurious correlation the values that go with each class. `environments`: of a systematic
+    shift, class -> environment -> share of all visits of training, by the study's sampler; only what is shown.
     """
 
     source: str
@@ -38,6 +40,7 @@ class DrawReport:
     cells: dict[str, int]
     matching: dict[str, dict[str, list[str]]]
     warnings: list[str]
+    environments: dict[str, dict[str, float]]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -61,6 +64,7 @@ class DrawCounts:
         self.test_cells: NDArray[np.float64] | None = told["test_cells"]
         self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
         self.pictures: str | None = told["pictures"]
+        self.environments = Environments.of(told["shift"], self.study_cells, *self._base_cells())
         self.defaults = {True: told["groups"], False: told["environments"]}
 
     def together(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform") -> NDArray[np.float64]:
@@ -90,13 +94,16 @@ class DrawCounts:
         return [self.study_cells.axis(name, "groups" if with_label else "environments") for name in chosen]
 
     def _drawn(self, sampler: Sampler) -> NDArray[np.float64]:
-        """The visits of cells that the sampler gives a probability."""
+        """The visits of cells that the sampler gives a probability; where it is by environments, as many as it gives each."""
         sampler = parse_sampler(sampler)
         if sampler == "reweight" and self.test_cells is not None:
             return self.visits * (self.test_cells > 0).reshape(self.visits.shape)
-        if isinstance(sampler, Mapping):
+        if isinstance(sampler, Mapping) and "mixture" in sampler:
             share, whole = sampler["mixture"], self._origins
             return whole[0] * (share < 1) + whole[1:].sum(axis=0) * (share > 0)
+        if isinstance(sampler, Mapping) and self.environments is not None:
+            shares = self.environments.shares(sampler, self.visits.reshape(len(self.environments.label), -1))
+            return shares.reshape(self.visits.shape) * self.visits.sum()
         return self.visits
 
     def check_sampler(self, sampler: Sampler, field: str) -> None:
@@ -105,8 +112,30 @@ class DrawCounts:
             raise InputError(field, "reweight needs a set of role test over the cells of the study")
         if sampler == "reweight" and not self._drawn(sampler).any():
             raise InputError(field, "reweight finds no training row in a cell that the test law allows")
-        if isinstance(sampler, Mapping) and not (self._origins[0].any() and self._origins[1:].any()):
-            raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
+        if isinstance(sampler, Mapping):
+            if "mixture" not in sampler and self.environments is None:
+                raise InputError(field, NO_ENVIRONMENTS.format(next(iter(sampler))))
+            if "mixture" in sampler and not (self._origins[0].any() and self._origins[1:].any()):
+                raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
+
+    def _base_cells(self) -> tuple[NDArray[np.int64], int]:
+        """The first cell of each that training's rows are counted by, and how many there are from it on: one for every value."""
+        values = self.study_cells.size // self.cells.size
+        return np.arange(self.cells.size) * values, values
+
+    def shown_in(self, sampler: Sampler) -> dict[str, dict[str, float]]:
+        """Class -> environment -> the share of all visits of training that show it, if any do; {} without environments."""
+        if self.environments is None:
+            return {}
+        of, mass = self.environments, self._drawn(sampler).ravel()
+        place = (of.label[:, None] * of.size + of.environment).ravel()
+        table = np.bincount(place, mass, minlength=self.study_cells.shape[0] * of.size)
+        table = table.reshape(-1, of.size) / max(mass.sum(), 1)
+        names = next(axis.values for axis in self.study_cells.axes if axis.name == of.name)
+        return {
+            label: {name: float(share) for name, share in zip(names, row, strict=True) if share > 0}
+            for label, row in zip(self.study_cells.label.values, table, strict=True)
+        }
 
     def pairings(
         self, method: MethodEntry, split: Mapping[str, Any], given: InputSpec | None, models: Mapping[str, Mapping[str, Any]]
@@ -125,7 +154,7 @@ class DrawCounts:
             "group_rows": self.together(groups, True, sampler).ravel().tolist(),
             "environment_tables": tables,
             "group_table": self.together(groups, True),
-            "sampler": sampler if isinstance(sampler, str) else "mixture",
+            "sampler": sampler if isinstance(sampler, str) else next(iter(sampler)),
             "undrawn_environments": self.undrawn(environments, False, sampler),
             "undrawn_groups": self.undrawn(groups, True, sampler),
             "input": given,
@@ -166,6 +195,7 @@ class DrawCounts:
             cells={self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)},
             matching=_matching(split, self.study_cells),
             warnings=list(self.warnings),
+            environments=self.shown_in(split["sampler"]),
         )
 
 

@@ -24,7 +24,7 @@ from crosswind.shifts.split.index import CellIndex, cell_index, class_map
 from crosswind.shifts.split.pictures import joined_units
 from crosswind.shifts.split.plan import LAWS, ROLES, SetPlan, SplitPlan
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows, visit_law
-from crosswind.shifts.split.sampling import Grouping, default_attributes, grouping, sampling_weights
+from crosswind.shifts.split.sampling import Environments, Grouping, default_attributes, grouping, sampling_weights
 
 
 def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int) -> Split:
@@ -68,7 +68,8 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
     the weights of the test law, None where no test set is cut so;
     `test_counts`: of every set of role test its `Cells`, and int64 of their shape; `pictures`: digits of the roles that rows have
-    because they show one picture with others, None where none do.
+    because they show one picture with others, None where none do;
+    `shift`: the plan's.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -94,6 +95,7 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
         "environments": study.environments,
         "test_cells": study.test_law(),
         "pictures": study.pictures(),
+        "shift": plan.shift,
         "test_counts": {name: (part.cells, by_cell[name]) for name, part in parts.items() if part.role == "test"},
     }
 
@@ -299,8 +301,10 @@ class _Study:
             rows = drawn.base * values + drawn.cell % values
         weight, sampler = np.full(len(label), 1.0 / max(len(label), 1)), "uniform"
         if part.name == "train":
-            sampler = self.plan.sampler if isinstance(self.plan.sampler, str) else "mixture"
-            weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self.test_law(), law, step[0])
+            sampler = self.plan.sampler if isinstance(self.plan.sampler, str) else next(iter(self.plan.sampler))
+            named = sampler in ("environment", "image")
+            of = Environments.of(self.plan.shift, cells, full, 1 if law is None else values) if named else None
+            weight, law = sampling_weights(self.plan.sampler, drawn.cell, group, drawn.origin, self.test_law(), law, step[0], of)
         made = RowSet(
             part.source,
             rows,

@@ -16,7 +16,7 @@ ROLES = ("test", "validation", "train")
 LAWS = ("train", "without-supplements", "unseen")
 """What a set may name instead of a shift: the law of training, its weights alone, or the cells that training leaves out."""
 OVERLAPS = ("refused", "allowed")
-SAMPLERS = ("uniform", "reweight", "balanced", "mixture")
+SAMPLERS = ("uniform", "reweight", "balanced", "mixture", "environment", "image")
 
 
 @final
@@ -115,7 +115,8 @@ class SplitPlan:
     and `split_seed`: which rows may be in which set. `sets`: the others, by name. `groups`, `environments`: the attributes whose
     cells (with the label, without it) a method may see; None is the shift's attributes that have two values in training, else
     all. `label_noise`, `dataset_size`: conditions. `sampler`: "uniform", "reweight" (cells in the shares of the test law),
-    "balanced" (each group the same) or {"mixture": p} (mass p on the supplements' rows). `overlap`: a picture that several rows
+    "balanced" (each group the same), {"mixture": p} (mass p on the supplements' rows), or of a systematic shift {"environment": p}
+    or {"image": p}, see `Environments.shares`. `overlap`: a picture that several rows
     show has one role, and what an official split puts in two is an `InputError`; "allowed" leaves the parts of official splits and
     the rows of other sources as they are. Raises `InputError` for another word.
     """
@@ -140,13 +141,15 @@ class SplitPlan:
 
 
 def parse_sampler(spec: Any, field: str = "sampler") -> str | dict[str, float]:
-    """The sampler that plain values name: "uniform", "reweight", "balanced" or {"mixture": p}. Raises `InputError`."""
+    """The sampler that plain values name: "uniform", "reweight", "balanced", or one of the others with its probability as
+    {"mixture": p}. Raises `InputError`."""
     if spec is None:
         return "uniform"
-    if isinstance(spec, str) and spec in SAMPLERS and spec != "mixture":
+    if isinstance(spec, str) and spec in SAMPLERS[:3]:
         return spec
-    if isinstance(spec, Mapping) and list(spec) == ["mixture"]:
-        return {"mixture": float(exact(spec["mixture"], f"{field}.mixture", 0, 1))}
-    if spec == "mixture" or not isinstance(spec, str):
+    if isinstance(spec, Mapping) and len(spec) == 1 and next(iter(spec)) in SAMPLERS[3:]:
+        name = str(next(iter(spec)))
+        return {name: float(exact(spec[name], f"{field}.{name}", 0, 1))}
+    if not isinstance(spec, str) or spec in SAMPLERS:
         raise InputError(field, f'must be a sampler, a mixture with its mass as {{"mixture": p}}, not {spec!r}', SAMPLERS)
     raise unknown(field, "sampler", spec, SAMPLERS)

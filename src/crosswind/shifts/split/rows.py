@@ -125,6 +125,16 @@ class Split:
     flips: dict[str, int]
     parts: Mapping[str, Part]
 
+    def seen(self, rows: RowSet) -> list[bool]:
+        """Which groups of a set training shows, by their names; what label noise makes of a row is not what it shows."""
+        train, step = self.train, self.train.visit_step[0]
+        size = len(train.group_names) // len(self.class_names)
+        group = train.group + (train.true_label - train.label) * size
+        law = np.ones((len(group), 1)) if train.visit_law is None else train.visit_law
+        place = group[:, None] + step * np.arange(law.shape[1])
+        shown = {train.group_names[code] for code in np.unique(place[(law > 0) & (train.weight > 0)[:, None]])}
+        return [name in shown for name in rows.group_names]
+
     @cached_property
     def report(self) -> dict[str, Any]:
         """Plain values for JSON: each set cell by cell, short cells by name, labels flipped, warnings. Made when asked for."""
@@ -134,9 +144,18 @@ class Split:
             "short": {name: account["short"] for name, account in sets.items() if account["short"]},
             "flips": dict(self.flips),
             "warnings": list(self.warnings),
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self._label_note()],
             "train_shared": round(self.parts["train"].shared, 4),
         }
+
+    def _label_note(self) -> list[str]:
+        """How often training shows each class, where its sampler is by environments."""
+        if self.train.sampler not in ("environment", "image"):
+            return []
+        share = np.bincount(self.train.true_label, self.train.weight, minlength=len(self.class_names))
+        low, high = int(share.argmin()), int(share.argmax())
+        some = [f"{self.class_names[code]} is {share[code]:.4g} of the visits of training" for code in dict.fromkeys([low, high])]
+        return [f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(some)} (even: {1 / len(share):.4g})"]
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the rows of every cell in every set, and what the split has to say."""

@@ -1,0 +1,84 @@
+"""Accuracy by pairs of values, and of a systematic shift which pairs training kept apart and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.evaluation.systematic import Systematic, by_environment
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet, Split
+
+MOST_NAMES = 20
+"""Classes, or values of an attribute, that a heat map has room for."""
+Ints = NDArray[np.int64]
+Column = tuple[Ints, tuple[str, ...]]
+"""The codes of rows, and the names of the values."""
+
+
+class Apart(NamedTuple):
+    """Classes by environments: accuracy and rows of each pair, the pairs that training showed, and rho of each environment.
+
+    Where there are more classes than a heat map has room for, those that are seen in the same environments stand together.
+    """
+
+    label: str
+    environment: str
+    cells: Mapping[tuple[str, str], tuple[float, int]]
+    seen: frozenset[tuple[str, str]]
+    measures: Mapping[str, Systematic]
+
+
+def by_pair(one: Column, other: Column, right: NDArray[np.bool_]) -> dict[tuple[str, str], tuple[float, int]]:
+    """Accuracy over the runs of `right` bool [seeds, n], and the number of rows, by the values of two attributes."""
+    (codes, names), (others, other_names) = one, other
+    found = {}
+    for code, value in sorted(set(zip(codes.tolist(), others.tolist(), strict=True))):
+        inside = (codes == code) & (others == value)
+        found[names[code], other_names[value]] = (float(right[:, inside].mean()), int(inside.sum()))
+    return found
+
+
+def apart(
+    names: tuple[str, str], values: Mapping[str, Column], right: NDArray[np.bool_], rows: RowSet, order: Ints, split: Split
+) -> Apart | None:
+    """The pairs of the test rows at `order` of `rows`; None where training shows all of them, or none is of a group.
+
+    `names`: of the label and of the attribute whose values are environments, both in `values`. They and `right` bool [seeds, n] are
+    in that order.
+    """
+    label, environment = (values[name] for name in names)
+    group, seen = rows.group[order], np.asarray(split.seen(rows))
+    measures = by_environment(right, group, seen.tolist(), rows.group_names, split.class_names)
+    if not measures:
+        return None
+    # By the names of groups: training may show a pair that has no test row.
+    size = len(seen) // len(split.class_names)
+    table = np.zeros((len(label[1]), len(environment[1])), dtype=bool)
+    for place in np.flatnonzero(seen):
+        parts = f", {rows.group_names[place]}, "
+        table[place // size] |= [f", {names[1]}={value}, " in parts for value in environment[1]]
+    if len(label[1]) > MOST_NAMES:
+        label, table = _together(label, environment[1], table)
+    pairs = zip(*np.nonzero(table), strict=True)
+    return Apart(
+        *names,
+        by_pair(label, environment, right),
+        frozenset((label[1][code], environment[1][value]) for code, value in pairs),
+        measures,
+    )
+
+
+def _together(label: Column, environments: tuple[str, ...], table: NDArray[np.bool_]) -> tuple[Column, NDArray[np.bool_]]:
+    """Classes that are seen in the same environments as one, named after those that not all classes are seen in."""
+    patterns, of_class = np.unique(table, axis=0, return_inverse=True)
+    always, of_class = patterns.all(axis=0), of_class.ravel()
+    names = []
+    for number, pattern in enumerate(patterns):
+        some = [environments[value] for value in np.flatnonzero(pattern & ~always)]
+        names.append(f"{'+'.join(some) or 'no other'} ({(of_class == number).sum()} classes)")
+    return (of_class[label[0]], tuple(names)), patterns

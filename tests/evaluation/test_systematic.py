@@ -1,0 +1,169 @@
+"""rho by hand, in the tables of the paper, and by bootstrap; effective robustness on a real table of 338 networks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, logit
+from scipy.stats import linregress
+
+from crosswind.core.types import Predictions
+from crosswind.evaluation.metrics import METRICS, scores
+from crosswind.evaluation.systematic import by_environment, effective_robustness, rho, systematic, systematic_scores
+
+DATA = Path(os.environ.get("CROSSWIND_TEST_DATA", "../shared/data"))
+_POINT = 0.005  # printed accuracies are whole points: each may be half a point off
+
+
+def test_equation_1_by_hand() -> None:
+    assert rho(0.8, 0.6) == pytest.approx(0.75)
+    assert rho(0.8, 0.6, 0.4) == pytest.approx(0.5)
+    assert rho(0.8, 0.3, 0.4) == 0.0  # below the reference
+    assert rho(0.5, 0.9, 0.4) == 1.0
+    assert rho(0.4, 0.6, 0.4) is None and rho(0.3, 0.6, 0.4) is None  # nothing was learned: undefined
+    assert rho(0.0, 0.0) is None
+
+
+TABLE_2 = {  # reference (T_N x C of the first row), seen, unseen, printed rho
+    "150det 0.5": (29, 70, 53, 0.59),
+    "200adv 0.5": (40, 79, 66, 0.66),
+    "1000cls 0.1": (32, 69, 49, 0.46),
+    "1000cls 0.25": (32, 66, 54, 0.69),
+    "1000cls 0.5": (32, 64, 57, 0.78),
+    "1000cls 0.5 all superclasses": (32, 68, 52, 0.56),
+    "1000cls 0.5 no superclasses": (32, 57, 63, 0.81),
+}
+# Noise, blur, digital, weather: the pretrained network on C1, a quarter of the classes as in table 1, and on C2, the others.
+REFERENCE_3 = ((29, 26), (43, 44), (32, 25), (32, 31))
+TABLE_3 = {
+    "none": ((72, 42, 0.34), (68, 45, 0.05), (76, 32, 0.10), (75, 48, 0.37)),
+    "N B W D": ((67, 60, 0.81), (64, 57, 0.65), (72, 52, 0.56), (71, 64, 0.81)),
+    "N": ((70, 61, 0.80), (63, 39, 0.00), (72, 24, 0.00), (69, 29, 0.00)),
+    "B": ((70, 37, 0.23), (66, 56, 0.54), (74, 26, 0.00), (72, 35, 0.10)),
+    "W, third": ((68, 29, 0.04), (65, 39, 0.00), (76, 54, 0.56), (72, 35, 0.09)),
+    "D, fourth": ((70, 33, 0.13), (66, 37, 0.00), (73, 27, 0.00), (76, 70, 0.87)),
+    "N B W": ((68, 60, 0.81), (64, 56, 0.61), (73, 22, 0.00), (72, 64, 0.82)),
+    "N B D": ((68, 59, 0.79), (63, 55, 0.61), (73, 52, 0.54), (70, 31, 0.00)),
+    "N W D": ((68, 60, 0.80), (64, 37, 0.00), (73, 54, 0.58), (72, 65, 0.83)),
+    "B W D": ((68, 25, 0.00), (64, 56, 0.59), (74, 52, 0.54), (72, 65, 0.82)),
+}
+SWAPPED = {"W, third", "D, fourth"}
+"""Their numbers fit equation 1, but they align weather and digital images and are printed as if they had aligned the other."""
+
+
+def agrees(reference: float, seen: float, unseen: float, printed: float, slack: float) -> bool:
+    """Whether accuracies within `slack` of those printed give the printed rho, which is rounded to 0.01."""
+    seen, unseen, reference = seen / 100, unseen / 100, reference / 100
+    low = rho(seen + slack, unseen - slack, reference + slack) or 0.0
+    high = rho(seen - slack, unseen + slack, reference - slack)
+    return low - 0.005 <= printed <= (1.0 if high is None else high) + 0.005
+
+
+def test_rows_of_table_2_follow_from_equation_1_and_two_do_not() -> None:
+    wrong = {name for name, row in TABLE_2.items() if not agrees(*row, _POINT)}
+    assert wrong == {"1000cls 0.25", "1000cls 0.5 no superclasses"}
+    assert rho(0.66, 0.54, 0.32) == pytest.approx(0.647, abs=1e-3)  # 0.69 is printed
+    assert rho(0.57, 0.63, 0.32) == 1.0  # 0.81 is printed: what the two accuracies swapped give
+    assert rho(0.63, 0.57, 0.32) == pytest.approx(0.81, abs=5e-3)
+
+
+def test_rows_of_table_3_follow_from_equation_1() -> None:
+    checked, wrong = 0, set()
+    for name, row in TABLE_3.items():
+        for (one, other), (seen, unseen, printed) in zip(REFERENCE_3, row, strict=True):
+            checked += 1
+            if not agrees((one + 3 * other) / 4, seen, unseen, printed, _POINT):
+                wrong.add((name, seen, unseen, printed))
+    assert checked == 40
+    assert wrong == set(), wrong
+
+
+def test_the_interval_covers_over_rows_and_seeds() -> None:
+    """Runs whose true accuracies vary; 95% intervals hold the true rho, 0.5 / 0.8, in 90% of 200 trials or more."""
+    generator = np.random.default_rng(0)
+    seen = np.arange(400) < 100
+    covered = 0
+    for trial in range(200):
+        chance = np.where(seen, 0.8, 0.5)
+        right = generator.random((8, 400)) < np.clip(chance + 0.05 * generator.standard_normal((8, 1)), 0, 1)
+        told = systematic(right, seen, replicates=300, seed=trial)
+        assert told.low is not None and told.high is not None and told.rho is not None and told.low <= told.rho <= told.high
+        covered += told.low <= 0.5 / 0.8 <= told.high
+    assert covered >= 180, covered
+
+
+def test_an_interval_repeats_is_wider_over_seeds_and_is_none_where_rho_is_often_undefined() -> None:
+    generator = np.random.default_rng(1)
+    seen = np.arange(300) < 150
+    one = generator.random((1, 300)) < 0.7
+    assert systematic(one, seen) == systematic(one, seen)
+    spread = np.stack([generator.random(300) < np.where(seen, 0.9, p) for p in (0.2, 0.5, 0.8)])
+    same = np.repeat(spread[1:2], 3, axis=0)
+    wide, narrow = systematic(spread, seen), systematic(same, seen)
+    assert wide.low is not None and wide.high is not None and narrow.low is not None and narrow.high is not None
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+    near = systematic(one, seen, one)
+    assert near.low is None and near.undefined > 0.05
+    assert near.reference == pytest.approx(float(one.mean()))
+    with pytest.raises(ValueError, match="of classes that training showed there, and of others"):
+        systematic(one, np.ones(300, bool))
+
+
+def test_scores_tell_seen_and_unseen_pairs_of_every_environment_that_has_both() -> None:
+    """Two classes, clean and noise; noise is seen of class a alone: 3 of 4 right there, 1 of 2 of class b. Clean is of both."""
+    names = ["y=a, e=clean", "y=a, e=noise", "y=b, e=clean", "y=b, e=noise"]
+    group = np.array([0, 1, 1, 1, 1, 2, 3, 3])
+    label = group // 2
+    answer = np.where([1, 1, 1, 1, 0, 1, 1, 0], label, 1 - label)
+    made = Predictions(np.arange(8), label, group, answer, None)
+    told = scores(made, names, ["a", "b"], seen=[True, True, True, False])
+    assert (told["seen_accuracy"], told["unseen_accuracy"]) == (0.75, 0.5)
+    assert told["rho"] == pytest.approx(2 / 3)
+    assert set(told["environments"]) == {"e=noise"} and told["environments"]["e=noise"]["n_unseen"] == 2
+    assert scores(made, names, ["a", "b"])["rho"] is None
+    assert all(name in METRICS for name in ("seen_accuracy", "unseen_accuracy", "rho"))
+    nothing = by_environment((answer == label)[None], group, [True] * 4, names, ["a", "b"], replicates=0)
+    assert systematic_scores(nothing) == {"seen_accuracy": None, "unseen_accuracy": None, "rho": None, "environments": {}}
+    assert (
+        systematic_scores(by_environment(np.zeros((1, 8), bool), group, [True, True, True, False], names, ["a", "b"]))["rho"]
+        is None
+    )
+
+
+def test_effective_robustness_by_hand() -> None:
+    """Three baseline models on logit(y) = 2 logit(x) - 1, and one that is 0.1 above the line."""
+    x = np.array([0.5, 0.6, 0.8, 0.7, np.nan, 1.0])
+    y = expit(2 * logit(np.where(np.isfinite(x) & (x < 1), x, 0.5)) - 1) + np.array([0, 0, 0, 0.1, 0, 0])
+    gap, line = effective_robustness(x, y, np.array([True, True, True, False, True, True]))
+    assert line.slope == pytest.approx(2) and line.intercept == pytest.approx(-1) and line.r2 == pytest.approx(1) and line.n == 3
+    assert np.allclose(gap[:4], [0, 0, 0, 0.1]) and np.isnan(gap[4:]).all()
+    with pytest.raises(ValueError, match="at least two different accuracies"):
+        effective_robustness(np.array([0.5, 0.5]), np.array([0.3, 0.4]))
+
+
+@pytest.mark.skipif(
+    not (DATA / "imagenet_testbed_top1.csv").exists(), reason="CROSSWIND_TEST_DATA has no imagenet_testbed_top1.csv"
+)
+def test_effective_robustness_of_338_published_networks() -> None:
+    """As another least squares has it; V2 is on a line, and two networks that ImageNet did not train lie above every other line."""
+    table = pl.read_csv(DATA / "imagenet_testbed_top1.csv")
+    assert table.shape == (338, 214)
+    names = np.array(table["model"].to_list())
+    top = {name: table[name].to_numpy() / 100 for name in table.columns if name != "model"}
+    found = {}
+    for shifted in ("imagenetv2-matched-frequency", "imagenet-sketch", "imagenet-r", "objectnet-1.0-beta"):
+        gap, line = effective_robustness(top["val"], top[shifted])
+        usable = np.isfinite(gap)
+        other = linregress(logit(top["val"][usable]), logit(top[shifted][usable]))
+        assert np.allclose((line.slope, line.intercept, line.r2), (other.slope, other.intercept, other.rvalue**2))
+        found[shifted] = (gap, line)
+    assert found["imagenetv2-matched-frequency"][1].r2 > 0.999 > 0.98 > found["imagenet-sketch"][1].r2
+    for gap, _ in found.values():
+        assert set(names[np.argsort(-np.where(np.isfinite(gap), gap, -1))[:2]]) == {
+            "vit_b_32_clip_zeroshot",
+            "resnet50_clip_zeroshot",
+        }

@@ -1,0 +1,131 @@
+"""Classes by environments on the page: accuracies of the predictions, frames of what training showed, rho of every environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crosswind as cw
+from crosswind.evaluation.systematic import rho
+from crosswind.reports import row_figures
+from crosswind.reports.gather import StudyRecord, gather
+from crosswind.reports.page import study_page
+from crosswind.reports.pairs import apart
+from crosswind.shifts.split import SplitPlan, make_split
+from crosswind.studies.jobs import run_predictions
+from crosswind.studies.store import Store
+
+STUDY: dict[str, Any] = {
+    "name": "apart",
+    "data": {
+        "digits": {
+            "source": "digits",
+            "options": {"size": 8},
+            "label": "digit",
+            "attributes": ["environment"],
+            "roles": {"test": 10},
+            "derive": {
+                "name": "environment",
+                "mode": "per-visit",
+                "values": {
+                    "clean": None,
+                    "noise": {"transform": "gaussian-noise", "severity": [1, 5]},
+                    "dark": {"transform": "contrast"},
+                },
+            },
+        }
+    },
+    "shifts": {
+        "N": {"type": "systematic", "environment": "environment", "classes": {"clean": "all", "noise": ["3..6"]}},
+        "none": {"type": "systematic", "environment": "environment", "classes": {"clean": "all"}},
+    },
+    "sizes": {"small": {"total": 300}},
+    "sampler": {"environment": 0.75},
+    "models": {"mlp": {"layers": 1}},
+    "training": {"steps": 30, "batch": 32, "lr": 0.01, "validate_every": 15, "patience": None},
+    "selection": ["last"],
+    "seeds": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs") / "out"
+    assert not cw.run_study(STUDY, folder).summary.failed
+    return folder
+
+
+@pytest.fixture(scope="module")
+def record(out: Path) -> StudyRecord:
+    with Store.open(out) as store:
+        return gather(store, "apart")
+
+
+def test_the_picture_holds_the_accuracies_of_the_predictions_and_frames_what_training_showed(
+    out: Path, record: StudyRecord
+) -> None:
+    assert record.behind.left_out == []
+    (item,) = (item for item in record.behind.answers if item.apart is not None)
+    assert item.shift == "N" and item.apart is not None
+    assert (item.apart.label, item.apart.environment) == ("digit", "environment")
+    names = [str(digit) for digit in range(10)]
+    assert item.apart.seen == {(name, "clean") for name in names} | {(str(digit), "noise") for digit in range(3, 7)}
+    with Store.open(out) as store:
+        keys = [run["key"] for run in store.runs("apart") if run["labels"]["shift"] == "N"]
+        said = [run_predictions(store, key)["last"]["test"] for key in keys]
+        results = [
+            row["metrics"] for row in store.results("apart") if (row["shift"], row["set"], row["rule"]) == ("N", "test", "last")
+        ]
+    assert len(said) == len(results) == 2
+    right = np.stack([one.answer == one.label for one in said])
+    place = said[0].group % 3  # groups are digit x environment
+    for digit in range(10):
+        for code, value in enumerate(("clean", "noise", "dark")):
+            inside = (said[0].label == digit) & (place == code)
+            assert item.apart.cells[str(digit), value] == (pytest.approx(right[:, inside].mean()), 10)
+    (measure,) = item.apart.measures.values()
+    shown = np.isin(said[0].label, range(3, 7))
+    seen, unseen = (float(right[:, (place == 1) & side].mean()) for side in (shown, ~shown))
+    assert (measure.seen, measure.unseen) == (pytest.approx(seen), pytest.approx(unseen))
+    assert measure.rho == pytest.approx(rho(seen, unseen)) and measure.low is not None and measure.low <= measure.rho
+    assert np.mean([metrics["seen_accuracy"] for metrics in results]) == pytest.approx(seen)
+    assert np.mean([metrics["unseen_accuracy"] for metrics in results]) == pytest.approx(unseen)
+    assert all(metrics["environments"]["environment=noise"]["n_seen"] == 40 for metrics in results)
+    assert seen > unseen  # a corruption of some classes is what tells them
+
+
+def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
+    items = [item for item in record.behind.answers if item.apart is not None]
+    made = row_figures.apart(items)
+    assert made is not None
+    figure, table = made
+    rows = figure.spec["datasets"]["rows"]
+    assert len(rows) == 30 and sum(row["s"] for row in rows) == 14
+    assert [row["y"] for row in rows][::3][:4] == ["3", "4", "5", "6"]  # what is seen together stands together
+    assert table.columns[-1] == "seen in training" and len(table.rows) == 30
+    page = study_page([record], "store")
+    assert "Systematic robustness under N" in page and "Systematic robustness under none" not in page
+    assert [row[1] for row in row_figures.rhos(items).rows] == ["environment=noise"]
+    titles = [table.title for table in record.text_tables()]
+    for word in ("Accuracy on seen pairs", "Accuracy on unseen pairs", "Systematic robustness rho"):
+        assert any(title.startswith(word) for title in titles), titles
+
+
+def test_many_classes_stand_together_by_where_they_are_seen() -> None:
+    from tests.shifts.worlds import world
+
+    data = world((40, 3), 20)
+    spec = {"type": "systematic", "environment": "a", "classes": {"a0": "all"}, "shares": {"a1": 0.25, "a2": 0.5}}
+    split = make_split({"d": data}, "d", SplitPlan("y", ("a",), cw.Systematic(**{k: v for k, v in spec.items() if k != "type"})), 0)
+    test = split.evaluation["test"]
+    order = np.arange(len(test.rows))
+    columns = {
+        name: (data.table.column(name)[test.rows].astype(np.int64), data.table.attribute(name).values) for name in ("y", "a")
+    }
+    made = apart(("y", "a"), columns, np.ones((1, len(order)), bool), test, order, split)
+    assert made is not None
+    assert {name for name, _ in made.cells} == {"a1 (10 classes)", "a2 (20 classes)", "no other (10 classes)"}
+    assert made.seen >= {("a1 (10 classes)", "a1"), ("no other (10 classes)", "a0")} and ("a1 (10 classes)", "a2") not in made.seen
