@@ -61,6 +61,8 @@ CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need
 # A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: it is measured on one model,
 # a step in each of two rounds.
 ONLY = {"cyclegan": ("small-cnn",)}
+# By view they pair images with themselves, and the environments here are of other rows.
+SETTINGS: dict[str, dict[str, Any]] = {name: {"pairs": "class"} for name in ("cos", "mmd-align", "vicreg")}
 WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
 
 
@@ -81,10 +83,9 @@ class Side:
     def __init__(self, name: str, model: str) -> None:
         side = MODELS[model][0]
         data, rows = data_of(side)
-        self.method: Method = load("methods", name)()
+        self.method: Method = load("methods", name)(**SETTINGS.get(name, {}))
         self.settings = TrainingSettings(batch=BATCH, steps=RUN)
         given: Any = rows
-        self.loader = TrainingRows(given, data, self.settings, 0, self.method.needs.sampler, self.method.views())
         self.rows = EvaluationRows(given, data, self.settings, resident=True)
         places = [rows.label, rows.group, rows.environment]
         classes, groups, environments = (tuple(int(n) for n in np.bincount(codes)) for codes in places)
@@ -100,6 +101,8 @@ class Side:
             steps=RUN,
             batch=BATCH,
         )
+        how = self.method.needs.sampler, self.method.views(), self.method.partners(info)
+        self.loader = TrainingRows(given, data, self.settings, 0, *how)
         spec, base = ModelSpec(model), None
         if self.method.needs.base is not None:
             first = LoopContext(load("methods", "erm")(), info, spec, self.settings, 0, self.loader, self.rows, None)

@@ -88,6 +88,39 @@ def kernels(parts: list[Tensor]) -> list[Tensor]:
     return [torch.exp(one @ other.T) for place, one in enumerate(parts) for other in parts[place:]]
 
 
+def paired(compared: Callable[[Any, Tensor, Given], Tensor]) -> Callable[[Any, Given], None]:
+    """Rows and as many partners there and back, and what compares their features: [2 n, d], the rows' before the partners'."""
+
+    def plain(method: Any, given: Given) -> None:
+        model = given.make()
+        features = model.features(torch.cat([given.x, given.x]))
+        _descend(cross_entropy(model.head(features), torch.cat([given.y, given.y])) + compared(method, features, given))
+
+    return plain
+
+
+def angles(method: Any, features: Tensor, given: Given) -> Tensor:
+    """A row with its partner: sums of products of numbers, no product of matrices."""
+    one, other = features.chunk(2)
+    return (one * other).sum()
+
+
+def expanded(method: Any, features: Tensor, given: Given) -> Tensor:
+    """Three layers, and d x d of each half, or n x n of its rows where they are fewer."""
+    sizes = [features.shape[1], *[method.width] * 3]
+    layers = [nn.Linear(before, after, device=features.device) for before, after in zip(sizes, sizes[1:], strict=False)]
+    halves = nn.Sequential(*layers)(features).chunk(2)
+    return torch.stack([(z @ z.T if len(z) < method.width else z.T @ z).square().sum() for z in halves]).sum()
+
+
+def against_clean(method: Any, features: Tensor, given: Given) -> Tensor:
+    """The kernels of the first environment's rows, n clean members of pairs, and of those of the others, with each other."""
+    clean, other = features.chunk(2)
+    shares = other.chunk(ENVIRONMENTS - 1)
+    parts = [clean @ clean.T, *(part @ part.T for part in shares), *(clean @ part.T for part in shares)]
+    return torch.stack([torch.exp(part).sum() for part in parts]).sum()
+
+
 def sagnet(method: Any, given: Given) -> None:
     """Early part once; later part on contents in other styles, another's on styles with other contents; three ways back."""
     model, style = given.make(), given.make()
@@ -243,6 +276,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "bpa": erm,
     "causirl-coral": aligned(covariances, 2),
     "causirl-mmd": aligned(kernels, 2),
+    "cos": paired(angles),
     "cyclegan": cyclegan,
     "dann": dann,
     "deepcoral": aligned(covariances),
@@ -254,10 +288,12 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "l2d": l2d,
     "me-ada": erm,
     "mmd": aligned(kernels),
+    "mmd-align": paired(against_clean),
     "occamnets": occamnets,
     "pnd": pnd,
     "sagnet": sagnet,
     "ubnet": ubnet,
+    "vicreg": paired(expanded),
 }
 """A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's, of "beta-vae" the
 autoencoder's and of "cyclegan" the translator's.

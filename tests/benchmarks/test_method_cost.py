@@ -56,6 +56,12 @@ ERM = 18864
         # Two mixtures of three rows.
         ("causirl-coral", {}, 3 * 2 * 96),
         ("causirl-mmd", {}, 3 * 3 * 72),
+        # Twice the rows. Of two matrices of six rows the products of one number are none; the expander of width 2 has layers of
+        # 4 x 2 and twice 2 x 2 on 12 rows, and 2 x 2 of each half: 2 x (12 x 16 + 2 x 4 x 6), forwards, and twice back.
+        ("cos", {}, ERM),
+        ("vicreg", {"width": 2}, ERM + 3 * (2 * 12 * 16) + 3 * 2 * 48),
+        # Six clean rows and two lots of three others: 36 + 2 x 9 + 2 x 18 products of 4 numbers.
+        ("mmd-align", {}, ERM + 3 * 2 * 4 * 90),
     ],
 )
 def test_demands_of_a_tiny_perceptron_by_hand(name: str, knobs: dict[str, int], more: int) -> None:

@@ -28,8 +28,8 @@ def steps(name: str, method: Method) -> int:
     images = {sets.train.source: data}
     first = build_model(given.get("model", "mlp"), {}, data.input, unnamed(2), 0).state_dict()
     base = {f"model.{key}": value for key, value in first.items()} if method.needs.base else None
-    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views())
     info = info_of(sets, images, settings)
+    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info))
     context = LoopContext(
         method,
         info,

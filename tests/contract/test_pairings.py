@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.contract.test_methods import EnvironmentMean
+from tests.contract.test_methods import EnvironmentMean, OfPairs
 from tests.studies.plans import whole_specs
 from tests.training.world import QUICK
 
@@ -83,6 +83,10 @@ def classed(needs: Needs) -> bool:
     return needs.environments or even(needs)
 
 
+def paired(needs: Needs) -> bool:
+    return bool(needs.pairs)
+
+
 def switches(item: Facts) -> bool:
     return bool(item.needs and item.needs.switches)
 
@@ -109,13 +113,20 @@ PAIRINGS: dict[str, Pairing] = {
         {"shifts": {"UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"}}, "environments": ["ink"]},
         told=lambda needs: needs.groups, words="cannot weigh groups that training does not show"),
     "environments that are classes": Pairing({"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]},
-        told=classed, words="(aligning them erases the label|so there are few)"),
+        refused=paired, told=classed,
+        words="(aligning them erases the label|so there are few|finds no class with training rows both in environment 'ink=)"),
     "environments of which one attribute is the class": Pairing(
         {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]},
         told=classed, words="(aligning them erases the label|so there are few)"),
     "groups that are classes": Pairing(
         {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["size"], "groups": ["ink"]},
         told=lambda needs: needs.groups, words="so it weighs classes"),
+    "images in two environments, where no attribute is drawn at visits": Pairing(
+        settings=lambda item: {"pairs": "view"}, of=lambda item: bool(item.needs and item.needs.pairs), refused=everybody,
+        words="shows an image in two environments at pairs = view, so one of 'environments' must be an attribute that is derived"),
+    "an environment that there is not": Pairing(
+        settings=lambda item: {"pairs": "class", "aligned": ["huge"]}, of=lambda item: bool(item.needs and item.needs.pairs),
+        refused=everybody, words=r"aligned: unknown environment 'huge'.*size=medium"),
     "more environments than a batch has rows": Pairing({"environments": ["ink", "size"], "batch": 8}, refused=even,
         words="each of the 9 environments"),
     "a row of each environment in a batch": Pairing({"environments": ["ink", "size"], "batch": 9}, settings=no_spread,
@@ -260,10 +271,12 @@ class GroupMean(Method):
 
 
 @cache
-def reference(name: str, equals: str, sampler: str, batch_norm: bool) -> Trajectory:
-    """What the method would silently be: ERM, or the mean that its limit names, on the same batches."""
-    parent: Any = {"erm-group-mean": GroupMean, "erm-environment-mean": EnvironmentMean}.get(equals, ERM)
-    cls = type("Reference", (parent,), {"needs": replace(parent.needs, sampler=sampler), "__doc__": "A reference."})
+def reference(name: str, equals: str, sampler: str, batch_norm: bool, base: Method | None = None) -> Trajectory:
+    """What the method would silently be: ERM, or the mean that its limit names, on the same batches; of pairs by `base`."""
+    means = {"erm-group-mean": GroupMean, "erm-environment-mean": EnvironmentMean, "erm-of-pairs": OfPairs}
+    parent: Any = means.get(equals, ERM)
+    own = {"needs": replace(parent.needs, sampler=sampler), "base": base, "__doc__": "A reference."}
+    cls = type("Reference", (parent,), own)
     split, data, model, training = drawn(name, batch_norm)
     return fit(cls(), split, data, model, training, 0)
 
@@ -292,7 +305,8 @@ def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None
     if pairing.told(item.needs):
         assert any(re.search(words_of(pairing, item), text) for text in found.warnings), found.warnings
     else:
-        plain = reference(name, item.limit.equals, item.needs.sampler, convolutional(item))
+        base = made if item.needs.pairs else None
+        plain = reference(name, item.limit.equals, item.needs.sampler, convolutional(item), base)
         assert apart(found, plain) > 1e-6, "silently another method"
 
 

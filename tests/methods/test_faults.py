@@ -40,11 +40,14 @@ OWN_NETWORK = ["beta-vae"]
 """Methods whose networks are not of the study's model."""
 APPENDING = {"ada": 2, "cyclegan": 0, "me-ada": 2}
 """Methods whose last stage has copies among its rows, and by how many steps it is shorter than the run."""
+PAIRED = {name: {item.needs.pairs: "class"} for name, item in FACTS.items() if item.needs and item.needs.pairs}
+"""Methods that pair rows, here of a class, since these rows show no image in two environments."""
 STEPS = 8
 
 
 def test_the_sweeps_find_the_methods() -> None:
     assert len(FACTS) >= 18 and ADAPTING == ["bn-adapt"] and BASED == ["bpa", "jtt", "ubnet"] and BY_GROUP == ["groupdro"]
+    assert list(PAIRED) == ["cos", "mmd-align", "vicreg"]
     assert OWN == ["l2d", "occamnets", "pnd", "ubnet"]
     assert set(BY_ENVIRONMENT) >= {"causirl-coral", "causirl-mmd", "dann", "deepcoral", "irm", "mixup", "mmd"}
 
@@ -272,14 +275,14 @@ def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_pa
     from crosswind.core.knobs import knobs_of
     from crosswind.training.settings import TrainingSettings
 
-    plan = make_plan(study_from({**STUDY, "methods": list(FACTS)}, name="faults"))
+    plan = make_plan(study_from({**STUDY, "methods": {name: PAIRED.get(name, {}) for name in FACTS}}, name="faults"))
     with Store.open(tmp_path, create=True) as store:
         store.add_plan("faults", {}, plan.study.model_dump(), plan.jobs)
         rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none"]
         found = {row["labels"]["method"]: store.run(store.run(row["key"])["needs"][0])["spec"] for row in rows}
     assert set(found) == set(FACTS)
     for name, spec in found.items():
-        knobs = {item.name: item.default for item in FACTS[name].knobs}
+        knobs = {item.name: item.default for item in FACTS[name].knobs} | PAIRED.get(name, {})
         assert spec["method"] == {"name": name, "version": FACTS[name].version, "knobs": knobs}
         assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
         assert spec["model"]["name"] == "small-cnn" and spec["split"]["environments"] == ["ink", "size"]

@@ -106,8 +106,8 @@ def steps(name: str, method: Method, precision: str) -> int:
     settings = TrainingSettings(batch=16, steps=12, device="cuda", precision=precision, patience=None)
     sets, data = split(), dataset()
     images = {sets.train.source: data}
-    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views())
     info = info_of(sets, images, settings)
+    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info))
     training = EvaluationRows(sets.train, data, settings, resident=False)
     model = ModelSpec(given.get("model", "mlp"))
     context = LoopContext(method, info, model, settings, 0, rows, training, None)

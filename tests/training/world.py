@@ -15,8 +15,14 @@ from crosswind.training.loop import Trajectory, fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 SIDE = 8
-QUICK: dict[str, dict[str, Any]] = {"cyclegan": {"width": 4, "blocks": 1}}
-"""Settings with which sweeps over all methods try one whose published networks would take minutes."""
+QUICK: dict[str, dict[str, Any]] = {
+    "cyclegan": {"width": 4, "blocks": 1},
+    "cos": {"pairs": "class"},
+    "mmd-align": {"pairs": "class"},
+    "vicreg": {"pairs": "class", "width": 16},
+}
+"""Settings with which sweeps over all methods try one whose published networks would take minutes, or that pairs images with
+themselves, which the rows of a sweep do not allow."""
 GROUPS = ("dark, red", "dark, blue", "bright, red", "bright, blue")
 
 

@@ -158,14 +158,15 @@ class Needs:
 
     `groups`: a cell of label and attributes for every training row, at least two of them with rows. `environments`: at least
     two environments with rows. `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups)
-    or `"per-environment"` (equal shares of environments in every batch). `pairs`: rows that come in aligned pairs (`"view"`,
-    `"instance"`, `"class"`). `taps`: names of the model stages whose features it reads. `base`: the run whose weights it starts
-    from. `switches`: knobs that say where in a run the method changes, see `switch_steps`; a run must be longer than each.
-    `adapts`: the knob that names the attribute by whose values evaluation rows are handed to `adapt`; a method with it is
-    transductive. `norm`: what the model's layers must be normalised by, see `Form`. `maps`: whether the outputs of the model's
-    stages must be maps [c, h, w]. `channels`: the numbers of channels of the images that it can work on; empty: any. `rows`: the
-    least rows that a batch must have. `spread`: knob -> its value with which the rows of one environment, or of one mixture of
-    them, are compared with each other, so that a batch must hold two of each.
+    or `"per-environment"` (equal shares of environments in every batch). `pairs`: the knob that says how rows of two
+    environments are paired (`"view"`, `"instance"` or `"class"`), see `Method.partners`. `taps`: names of the model stages
+    whose features it reads. `base`: the run whose weights it starts from. `switches`: knobs that say where in a run the method
+    changes, see `switch_steps`; a run must be longer than each. `adapts`: the knob that names the attribute by whose values
+    evaluation rows are handed to `adapt`; a method with it is transductive. `norm`: what the model's layers must be normalised
+    by, see `Form`. `maps`: whether the outputs of the model's stages must be maps [c, h, w]. `channels`: the numbers of
+    channels of the images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its
+    value with which the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must
+    hold two of each.
     """
 
     groups: bool = False
@@ -207,7 +208,7 @@ class Needs:
             ("two environments" + ", in equal shares" * even, self.environments),
             ("environments in equal shares", even and not self.environments),
             ("groups in equal shares", balanced and not self.groups),
-            (f"pairs by {self.pairs}", self.pairs),
+            ("rows in pairs of two environments", self.pairs),
             (f"stages {', '.join(self.taps)}", self.taps),
             (f"a run of {self.base.method if self.base else ''} before it", self.base),
             (f"more steps than {' and '.join(self.switches)}", self.switches),

@@ -7,6 +7,7 @@ nothing and knows no data set's name. Use the weakest hook that serves:
     modules      more networks, changed networks, fresh copies
     optimisers   more than one, or other than the study's
     views        training images are changed at every visit: an augmentation, or several pictures of one row
+    partners     every row of a batch has a partner in another environment
     state        tensors that live as long as the run: running weights, a memory per row
     update       more than one descent a step, or alternation
     stage        a later stage depends on an earlier one
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
+from crosswind.core.errors import InputError, unknown
 from crosswind.core.exhibits import Exhibit
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.types import InputSpec
@@ -44,10 +46,12 @@ __all__ = [
     "OptimiserSpec",
     "Output",
     "Pair",
+    "Partners",
     "Stage",
     "State",
     "RunContext",
     "Unlabelled",
+    "aligned_codes",
 ]
 
 Modules: TypeAlias = "dict[str, nn.Module]"
@@ -93,12 +97,53 @@ class Info:
 
 
 @dataclass(frozen=True)
+class Partners:
+    """How each row of a batch gets a partner of its class, one of the two in the environment `clean` (its code), the other not.
+
+    A row seen elsewhere has its partner in `clean`; one seen in `clean` has it in another environment, drawn as the partner's
+    visits are. No partner is shown where training never shows it. A row for which there is none is its own, where it was seen.
+    `by`: `"view"`, the same image, both cropped alike; `"instance"`, the same image, each with a crop of its own; `"class"`,
+    another row, drawn evenly from those of the class; the row itself where it is the only one. `crop`: what both members, uint8
+    images, go through before environments are made of them.
+    """
+
+    by: str
+    clean: int
+    crop: Transform | None = None
+
+
+@dataclass(frozen=True)
 class Pair:
-    """The aligned partner of every row of a batch: `x` like the batch's, `ids` int64 [n], `environment` int64 [n] or None."""
+    """The partner of every row of a batch, of its class: `x` like the batch's, `ids` int64 [n], `environment` int64 [n]."""
 
     x: Tensor
     ids: Tensor
-    environment: Tensor | None = None
+    environment: Tensor
+
+
+def aligned_codes(
+    names: Sequence[str], rows: Sequence[float], clean: str | None, aligned: Sequence[str] | None, path: str = "method"
+) -> tuple[int, list[int]]:
+    """The code of the environment `clean` and those of the `aligned`, given as `noise` or as `corruption=noise`.
+
+    None: the first environment with training `rows`, and all others with such. Raises `InputError` on `path.clean` and
+    `path.aligned` for a name of no environment with training rows, and for one that is named where it must not be.
+    """
+    shown = {code: names[code] for code, count in enumerate(rows) if count > 0}
+
+    def code_of(name: str, field: str, valid: Mapping[int, str]) -> int:
+        for code, full in valid.items():
+            if name in (full, ", ".join(part.partition("=")[2] or part for part in full.split(", "))):
+                return code
+        raise unknown(f"{path}.{field}", "environment", name, list(valid.values()))
+
+    first = next(iter(shown)) if clean is None else code_of(clean, "clean", shown)
+    others = {code: name for code, name in shown.items() if code != first}
+    given = [] if isinstance(aligned, str) else aligned
+    found = list(others) if given is None else [code_of(name, "aligned", others) for name in given]
+    if not found or len(set(found)) < len(found):
+        raise InputError(f"{path}.aligned", f"must be a list of environments, each once, not {aligned!r}", list(others.values()))
+    return first, found
 
 
 @dataclass(frozen=True)
@@ -305,6 +350,10 @@ class Method:
         normalisation; never to validation and evaluation sets nor to examples that a stage added.
         """
         return (None,)
+
+    def partners(self, info: Info) -> Partners | None:
+        """How the rows of a batch get partners, `batch.pair`; None: there are none. Declared by `needs.pairs`."""
+        return None
 
     def state(self, info: Info) -> State:
         """Tensors kept beside the weights, saved in checkpoints and with every selected model."""

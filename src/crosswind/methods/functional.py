@@ -99,13 +99,15 @@ def kernel_distance(
     *,
     unbiased: bool = False,
     rows: Tensor | None = None,
+    centre: int | None = None,
 ) -> Tensor:
     """The mean over pairs of groups of the squared maximum mean discrepancy under Gaussian kernels; 0 where there is no pair.
 
     Its estimates by all pairs of rows, a row with itself included or not (Gretton et al. 2012, equations 5 and 3). The kernel is
     the sum over widths w of exp(-|a - b|^2 / (2 w^2)). None: one width, the median distance of two rows of `features` (their
     section 8), which has its gradient too; at least a thirtieth of the root of the mean squared distance, where most rows
-    coincide. A group without rows is in no pair, nor is one of a single row where `unbiased`. Else as `moment_distance`.
+    coincide. A group without rows is in no pair, nor is one of a single row where `unbiased`. `centre`: the group that one of each
+    pair is; None: all pairs count. A row of group -1 is in no group, but in the median. Else as `moment_distance`.
     """
     with without_autocast(features):
         wide = _wide(features)
@@ -115,7 +117,7 @@ def kernel_distance(
             counts = members.sum(0)
             usable = _several(counts, rows) if unbiased else counts > 0
             others = counts / (counts - 1.0).clamp(min=1.0) if unbiased else None
-            weights = _pair_weights(members, 1.0 / counts.clamp(min=1.0), usable, others)
+            weights = _pair_weights(members, 1.0 / counts.clamp(min=1.0), usable, others, centre)
             # Distances are the same from anywhere; from the middle of the rows the differences below lose fewest digits.
             centred = x - x.mean(0)
             products = centred @ centred.T
@@ -151,8 +153,10 @@ def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor
     return value + (line - line.detach())
 
 
-def _pair_weights(members: Tensor, inverse: Tensor, usable: Tensor, others: Tensor | None = None) -> Tensor:
-    """The weight of every pair of rows in the mean over pairs of usable groups (i, j) of |v_i - v_j|^2, [n, n].
+def _pair_weights(
+    members: Tensor, inverse: Tensor, usable: Tensor, others: Tensor | None = None, centre: int | None = None
+) -> Tensor:
+    """The weight of every pair of rows in the mean over pairs of usable groups (i, j) of |v_i - v_j|^2, [n, n]; i is `centre`.
 
     v is a group's sum of rows times `inverse` [k], and |v_i - v_j|^2 is made of products of two rows each. `others` [k]: a
     row's products with itself are left out, and those with other rows of its group multiplied by so much.
@@ -162,8 +166,14 @@ def _pair_weights(members: Tensor, inverse: Tensor, usable: Tensor, others: Tens
     k = kept.sum()
     # In sums over all pairs v_i stands with itself once for each partner, and with each partner once on either side.
     within = torch.ones_like(each) if others is None else others
-    by_groups = torch.diag((k - 1.0) * within + 1.0) - 1.0
-    out = members @ (by_groups * (each / _pairs(k)) * each[:, None]) @ members.T
+    by_groups, pairs = torch.diag((k - 1.0) * within + 1.0) - 1.0, _pairs(k)
+    if centre is not None:
+        star = torch.zeros_like(by_groups)
+        star[centre], star[:, centre] = kept[centre], kept[centre]
+        star[centre, centre] = 0.0
+        partners = (star * kept).sum(1)
+        by_groups, pairs = torch.diag(partners * within) - star, (k - 1.0).clamp(min=1.0)
+    out = members @ (by_groups * (each / pairs) * each[:, None]) @ members.T
     return out if others is None else out - torch.diag(out.diagonal())
 
 

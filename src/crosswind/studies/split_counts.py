@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
@@ -79,15 +80,17 @@ class DrawCounts:
         """The groups (with the label) or environments (without) that have training rows of which the sampler never draws one."""
         there, drawn = (self.together(names, with_label, each) for each in ("uniform", sampler))
         if not with_label:
+            if not self._axes(names, with_label):  # no attributes, so one environment, which has no name
+                return []
             there, drawn = there.sum(axis=0), drawn.sum(axis=0)
+        found = self._names(names, with_label)
+        return [found[code] for code in np.flatnonzero((there > 0) & ~(drawn > 0))]
+
+    def _names(self, names: Sequence[str] | None, with_label: bool = False) -> list[str]:
+        """Of all groups (with the label) or environments (without), in the order of their codes."""
         axes = [self.study_cells.axes[axis] for axis in [0] * with_label + sorted(self._axes(names, with_label))]
-        if not axes:  # no attributes, so one environment, which has no name
-            return []
-        codes = np.unravel_index(np.flatnonzero((there > 0) & ~(drawn > 0)), [len(axis.values) for axis in axes])
-        return [
-            ", ".join(f"{axis.name}={axis.values[code]}" for axis, code in zip(axes, cell, strict=True))
-            for cell in zip(*codes, strict=True)
-        ]
+        words = ([f"{axis.name}={value}" for value in axis.values] for axis in axes)
+        return [", ".join(cell) for cell in itertools.product(*words)]
 
     def _axes(self, names: Sequence[str] | None, with_label: bool) -> list[int]:
         chosen = self.defaults[with_label] if names is None else names
@@ -160,6 +163,8 @@ class DrawCounts:
             "input": given,
             "models": {label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()},
             "attributes": split["attributes"],
+            "environment_names": self._names(environments),
+            "visited": any(name in chosen for name in self.study_cells.names if name not in self.cells.names),
         }
         for _, knobs, training in method.points:
             steps = TrainingSettings(**training).longest(self.train_rows)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crosswind.methods.base import Batch, Loss, Method
+from crosswind.methods.base import Batch, Loss, Method, Pair
 from crosswind.training.run_context import LoopContext
 
 __all__ = ["LEAST", "VARIABLE", "WARM_UP", "Steps"]
@@ -221,7 +221,7 @@ def _copied(value: Any) -> Any:
         return value.clone()
     if isinstance(value, tuple):
         return tuple(_copied(item) for item in value)
-    return value
+    return Pair(*map(_copied, vars(value).values())) if isinstance(value, Pair) else value
 
 
 def _fill(fixed: Any, value: Any) -> None:
@@ -235,3 +235,5 @@ def _tensors(fixed: Any, value: Any) -> Iterator[tuple[Tensor, Tensor]]:
     elif isinstance(fixed, tuple):
         for one, other in zip(fixed, value, strict=True):
             yield from _tensors(one, other)
+    elif isinstance(fixed, Pair):
+        yield from _tensors(tuple(vars(fixed).values()), tuple(vars(value).values()))

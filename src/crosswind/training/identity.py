@@ -68,6 +68,8 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
         undrawn_groups=_undrawn(rows, rows.group, rows.group_names, group_step),
         input=info.input,
         models={} if model is None else {model.name: model},
+        environment_names=info.environment_names,
+        visited=environment_step > 0,
     )
 
 

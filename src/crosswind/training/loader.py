@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from crosswind.core.seeds import seed_of
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import render, split_rows, training_keys, visit_values
 from crosswind.data.resident import ResidentRows
-from crosswind.methods.base import Batch, Stage
+from crosswind.methods.base import Batch, Pair, Partners, Stage
 from crosswind.models.build import normalised
 from crosswind.training.inputs import RowInputs
+from crosswind.training.pairs import PartnerRows
 from crosswind.training.samplers import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.layout import on_device
@@ -40,12 +41,28 @@ def _channels_first(x: Tensor) -> Tensor:
     return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
 
 
+class _Seen(NamedTuple):
+    """What a batch shows: places in the training set `rows` under `values` at `visits`, and the partners; int64 [batch]."""
+
+    members: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    visits: NDArray[np.int64]
+    values: NDArray[np.int64]
+    epoch: int
+    partners: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+    """Their rows and values."""
+
+    def gathered(self, by: str) -> NDArray[np.int64]:
+        """The rows whose inputs are read: partners by class are other rows."""
+        return self.rows if self.partners is None or by != "class" else np.concatenate([self.rows, self.partners[0]])
+
+
 class TrainingRows:
     """The training set, gathered into batches from inputs of base rows that are held in memory as far as they fit.
 
-    `begin` sets the stage; `batch(step)` is then a function of the step. `views`: see `Method.views`. `waited`: seconds spent so
-    far on waiting for inputs that were not there yet. Raises `DataError` for an empty training set and for inputs that cannot be
-    read.
+    `begin` sets the stage; `batch(step)` is then a function of the step. `views` and `partners`: see `Method`. `waited`:
+    seconds spent so far on waiting for inputs that were not there yet. Raises `DataError` for an empty training set and for
+    inputs that cannot be read.
     """
 
     def __init__(
@@ -56,12 +73,13 @@ class TrainingRows:
         seed: int,
         sampler: str,
         views: tuple[Transform | None, ...] = (None,),
+        partners: Partners | None = None,
     ) -> None:
         if len(rows.rows) == 0:
             raise DataError("the training set has no rows")
         self.n = len(rows.rows)
         self._rows, self._dataset, self._settings, self._seed, self._sampler = rows, dataset, settings, seed, sampler
-        self._views = views
+        self._views, self._partners = views, partners
         self._device = torch.device(settings.device)
         # Where a value is drawn at every visit the rows are base rows, otherwise virtual ones.
         base: NDArray[np.int64] = rows.rows
@@ -90,6 +108,7 @@ class TrainingRows:
         """Make the order of a stage, its weights, copies and extra examples included."""
         self._coming.clear()
         self._stage = stage
+        self._stage_seed = seed_of(self._seed, "visits", stage.name)
         more = [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
         self._parents = np.concatenate([np.arange(self.n), *more])
         weight = np.asarray(self._rows.weight, dtype=np.float64)
@@ -113,6 +132,8 @@ class TrainingRows:
             ]
         else:
             self._orders = [self._order(members, weight, self._sampler)]
+        if self._partners is not None:
+            self._partner_rows = PartnerRows(self._rows, self._law, self._ids, self._partners)
         share, rest = divmod(self._settings.batch, len(self._orders))
         self._shares = [share + (place < rest) for place in range(len(self._orders))]
 
@@ -144,25 +165,40 @@ class TrainingRows:
 
     def batch(self, step: int, length: int) -> Batch:
         """The batch of a step of the stage, which has `length` steps."""
-        members, visits, epoch = self.rows_of(step)
-        parents = self._parents[members]
-        where = on_device(parents, self._device)
-        seed = seed_of(self._seed, "visits", self._stage.name)
-        values, visits = self._values_at(parents, visits, seed)
+        seen, n = self._seen(step), self._settings.batch
+        where = on_device(seen.rows, self._device)
         extra = self._stage.extra
         made = (None, None) if extra is None else (extra.x, extra.y)
-        x, *others = (
-            self._with_extra(view, members, made[0])
-            for view in self._views_of(self._read(step, parents, length), parents, visits, values, seed)
-        )
-        y = self._with_extra(self.y[where], members, made[1])
-        group, environment = self.group[where], None if self.environment is None else self.environment[where]
+        # Both members of a pair are of one tensor: the first half is the batch.
+        both, *others = self._views_of(self._read(step, seen, length), seen)
+        x, *others = (self._with_extra(view[:n], seen.members, made[0]) for view in (both, *others))
+        y = self._with_extra(self.y[where], seen.members, made[1])
+        group, environment = self.group[where], self._environment_of(where, seen.values)
         if self._rows.visit_law is not None:
-            drawn = on_device(values, self._device)
-            group = group + drawn * self._rows.visit_step[0]
-            environment = None if environment is None else environment + drawn * self._rows.visit_step[1]
-        when: dict[str, Any] = {"step": step, "epoch": epoch, "progress": step / max(length, 1), "steps": length}
-        return Batch(x, y, where, group, environment, views=tuple(others), stage=self._stage.name, **when)
+            group = group + on_device(seen.values, self._device) * self._rows.visit_step[0]
+        pair = None
+        if seen.partners is not None:
+            partner = on_device(seen.partners[0], self._device)
+            shown = self._environment_of(partner, seen.partners[1])
+            assert shown is not None
+            pair = Pair(both[n:], partner, shown)
+        when: dict[str, Any] = {"step": step, "epoch": seen.epoch, "progress": step / max(length, 1), "steps": length}
+        return Batch(x, y, where, group, environment, pair, views=tuple(others), stage=self._stage.name, **when)
+
+    def _seen(self, step: int) -> _Seen:
+        members, visits, epoch = self.rows_of(step)
+        rows = self._parents[members]
+        values, visits = self._values_at(rows, visits, self._stage_seed)
+        partners = None
+        if self._partners is not None:
+            partner, drawn = self._partner_rows.of(rows, values, visits, self._stage_seed)
+            partners = partner, drawn if self._values is None else self._values[partner]
+        return _Seen(members, rows, visits, values, epoch, partners)
+
+    def _environment_of(self, where: Tensor, values: NDArray[np.int64]) -> Tensor | None:
+        if self.environment is None or self._rows.visit_law is None:
+            return None if self.environment is None else self.environment[where]
+        return self.environment[where] + on_device(values, self._device) * self._rows.visit_step[1]
 
     def _values_at(
         self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int
@@ -182,27 +218,47 @@ class TrainingRows:
         values = (np.repeat(self._codes, self._shares) - self._rows.environment[rows]) // step
         return values, visits * law.shape[1] + values
 
-    def _read(self, step: int, parents: NDArray[np.int64], length: int) -> Tensor:
-        """The inputs of a batch, images uint8 [n, c, h, w]; where they have to be read, those of the next steps are begun too."""
+    def _read(self, step: int, seen: _Seen, length: int) -> Tensor:
+        """The inputs of a batch and of partners that are other rows in one gather, images uint8 [n, c, h, w].
+
+        Where they have to be read, those of the next steps are begun too.
+        """
+        by = "" if self._partners is None else self._partners.by
         if self._inputs.held():
-            return _channels_first(self._inputs.take(self._place[parents]))
+            return _channels_first(self._inputs.take(self._place[seen.gathered(by)]))
         wanted = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
         self._coming = {number: coming for number, coming in self._coming.items() if number in wanted}
         for number in wanted:
             if number not in self._coming:
-                rows = parents if number == step else self._parents[self.rows_of(number)[0]]
+                rows = (seen if number == step else self._seen(number)).gathered(by)
                 self._coming[number] = self._inputs.ahead(self._place[rows])
         return _channels_first(self._inputs.arrived(self._coming.pop(step)))
 
-    def _views_of(
-        self, x: Tensor, rows: NDArray[np.int64], visits: NDArray[np.int64], values: NDArray[np.int64], seed: int
-    ) -> Iterator[Tensor]:
-        """The views of the rows with inputs `x`, each as a model takes it."""
+    def _views_of(self, x: Tensor, seen: _Seen) -> Iterator[Tensor]:
+        """The views of the rows with inputs `x`, each as a model takes it; where there are partners, theirs after the rows'."""
+        ids, values = self._ids[seen.rows], seen.values
+
+        def keys(*names: object, alike: bool = False) -> NDArray[np.uint64]:
+            """The rows' keys of what is named, and those of their partners, which may be `alike`."""
+            seeds = [self._stage_seed] * (1 if seen.partners is None else 2)
+            seeds[1:] = [seed_of(seed, "partner") for seed in seeds[1:] if not alike]
+            seeds = [seed_of(seed, *names) if names else seed for seed in seeds]
+            return np.concatenate([training_keys(ids, seen.visits, seed) for seed in seeds])
+
+        if seen.partners is not None:
+            assert self._partners is not None
+            by, crop = self._partners.by, self._partners.crop
+            if crop is not None and by == "view":
+                x = crop(x, keys("crop", alike=True))
+            x = x if by == "class" else torch.cat([x, x])
+            if crop is not None and by != "view":
+                x = crop(x, keys("crop"))
+            values = np.concatenate([values, seen.partners[1]])
         if self._dataset.derived is not None:
-            x = render(self._dataset, x, values, training_keys(self._ids[rows], visits, seed))
+            x = render(self._dataset, x, values, keys())
         for number, view in enumerate(self._views):
-            seen = x if view is None else view(x, training_keys(self._ids[rows], visits, seed_of(seed, "view", number)))
-            yield normalised(seen, DTYPES[self._settings.precision], self._settings.channels_last)
+            changed = x if view is None else view(x, keys("view", number))
+            yield normalised(changed, DTYPES[self._settings.precision], self._settings.channels_last)
 
     def _with_extra(self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None) -> Tensor:
         """`values` of a batch with those of the stage's `extra` examples at their places: inputs or labels."""

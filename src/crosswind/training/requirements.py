@@ -19,7 +19,7 @@ from crosswind.core.registry import facts, listing
 from crosswind.core.types import InputSpec, canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import training_keys
-from crosswind.methods.base import Info, Method
+from crosswind.methods.base import Info, Method, aligned_codes
 from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
@@ -40,7 +40,8 @@ class Pairing:
     `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never draws one. `input`: a row as
     the method gets it, None where it is not known. `models`: those that it is run with, by label.
     `attributes`: the names that `groups` and `environments` may have. `lots`: the smallest number of test rows that the method
-    adapts to at once, and their name; None where it does not adapt.
+    adapts to at once, and their name; None where it does not adapt. `environment_names`: as `environment_rows`; `visited`: whether
+    a row is seen in another environment at another visit.
     """
 
     needs: Needs
@@ -59,6 +60,8 @@ class Pairing:
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
     attributes: Sequence[str] = ()
     lots: tuple[int, str] | None = None
+    environment_names: Sequence[str] = ()
+    visited: bool = False
 
     @property
     def environments(self) -> list[float]:
@@ -102,13 +105,27 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
     """
     for problem in _problems(pairing):
         raise NeedsError(f"{where} {problem}")
+    if pairing.needs.pairs:
+        _check_pairs(pairing, where, path)
     for name, at in pairing.needs.switch_steps(pairing.knobs, pairing.steps).items():
         if at >= pairing.steps > 0:
             raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
 
 
+def _check_pairs(pairing: Pairing, where: str, path: str) -> None:
+    knobs, names, rows = pairing.knobs, pairing.environment_names, pairing.environment_rows
+    clean, aligned = aligned_codes(names, rows, knobs.get("clean"), knobs.get("aligned"), path)
+    if knobs[pairing.needs.pairs] == "instance" and knobs.get("crop") == 1 and knobs.get("flip") == 0:
+        raise InputError(f"{path}.crop", "pairs by instance are two crops of an image: must be below 1, or flip above 0")
+    table = pairing.environment_tables[0] > 0
+    if not (table[:, clean] & table[:, aligned].any(axis=1)).any():
+        which = _shown([names[code] for code in aligned])
+        raise NeedsError(f"{where} finds no class with training rows both in environment {names[clean]!r} and in {which}")
+
+
 def _problems(pairing: Pairing) -> Iterator[str]:
     needs, batch, given, present, setting = pairing.needs, pairing.batch, pairing.input, len(pairing.environments), pairing.spread
+    knobs = pairing.knobs
     even = needs.sampler == "per-environment"
     for wanted, what, rows in (
         (needs.groups, "groups", pairing.group_rows),
@@ -144,8 +161,11 @@ def _problems(pairing: Pairing) -> Iterator[str]:
                 f"reads the feature maps of a convolutional model, and {label!r} has none; name the models that it is run with in "
                 f"its 'models', or take another one (valid: {', '.join(fitting)})"
             )
-    if needs.pairs:
-        yield f"needs rows in pairs by {needs.pairs}, which the loader does not make yet"
+    if needs.pairs and knobs[needs.pairs] != "class" and not pairing.visited:
+        yield (
+            f"shows an image in two environments at {needs.pairs} = {knobs[needs.pairs]}, so one of 'environments' must be an "
+            f"attribute that is derived at each visit (mode: per-visit); make one, or set {needs.pairs} to class"
+        )
     if batch < needs.rows:
         yield f"needs batches of at least {needs.rows} rows, and training.batch is {batch}"
     if even and pairing.undrawn_environments:

@@ -74,7 +74,8 @@ class Run:
         self.rules, self.model = rules, model
         self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
         self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
-        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, method.needs.sampler, method.views())
+        how = method.needs.sampler, method.views(), method.partners(info)
+        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, *how)
         training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
         self.context = LoopContext(method, info, model, settings, seed, self.rows, training, base)
         made = self.context.modules.get("model")
