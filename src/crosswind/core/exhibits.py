@@ -150,5 +150,5 @@ def _read(told: Mapping[str, Any]) -> Exhibit:
         return Grid([str(name) for name in told["columns"]], rows, caption)
     if told["kind"] != "picture":
         raise KeyError(told["kind"])
-    columns, rows = (tuple(str(name) for name in told.get(key, [])) for key in ("columns", "rows"))
-    return Picture(base64.b64decode(told["png"], validate=True), caption, columns, rows)
+    over, beside = (tuple(str(name) for name in told.get(key, [])) for key in ("columns", "rows"))
+    return Picture(base64.b64decode(told["png"], validate=True), caption, over, beside)
