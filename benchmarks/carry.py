@@ -28,7 +28,7 @@ from golden_parts import METHODS
 
 from crosswind.core.files import write_atomically
 from crosswind.core.registry import listing
-from crosswind.core.types import digest, file_hash
+from crosswind.core.types import digest
 from crosswind.studies.reading import read_study_file
 
 COSTS = effects.ROOT / "benchmarks" / "results" / "method-cost.json"
@@ -79,7 +79,10 @@ def note(subject: str, old: Files, new: Files, why: str) -> dict[str, Any]:
 
 def of_golden_code(subject: str, item: Stale) -> bool:
     """Whether the golden figures of a subject are those of the files that its record is of."""
-    known = set(golden.read_record()["files"].values())
+    record = golden.read_record()
+    known = set(record["files"].values())
+    for part in parts_of(subject, item.new):
+        known |= set(record.get("later", {}).get(part, {}).values())
     for told in item.carried:
         if told["golden"] == figures(subject, item.new):  # these files were seen to give the same figures
             known |= set(told["new"].values())
@@ -92,7 +95,8 @@ def refusal(subject: str, item: Stale, equal: Equal) -> str:
         return item.why
     if not of_golden_code(subject, item):
         return "its record is of other files than the golden record, whose figures may be others"
-    parts = parts_of(subject, item.new)
+    # Of a method whose file is the same, such as one compared with, nothing is asked.
+    parts = parts_of(subject, {path: sha for path, sha in item.new.items() if item.old.get(path) != sha})
     return "; ".join(reason for part in parts if (reason := equal(part))) if parts else "no part of golden.py runs it"
 
 
@@ -126,11 +130,13 @@ def stale_effects() -> dict[str, Stale]:
 
 def stale_costs() -> dict[str, Stale]:
     """The methods whose costs are stale."""
+    from method_cost import sha256_of  # loads torch
+
     record = json.loads(COSTS.read_text(encoding="utf-8"))
-    paths = {item.name: effects.ROOT / "src" / f"{item.module.replace('.', '/')}.py" for item in listing("methods")}
+    known = {item.name for item in listing("methods")}
     found = {}
     for name, sha in record["files"].items():
-        new = {name: file_hash(paths[name])} if name in paths else {}
+        new = {name: sha256_of(name)} if name in known else {}
         carried = [item for item in record.get("carried", []) if name in item["new"]]
         if new != {name: sha}:
             found[name] = Stale("its file changed" if new else "there is no such method", {name: sha}, carried, new)

@@ -25,6 +25,7 @@ SOURCE = "src/crosswind"
 FILES = {
     # What these subjects are is not, or not only, in the file of a method.
     "ada": ["methods/adversarial.py"],
+    "cyclegan": ["methods/translation.py"],
     "me-ada": ["methods/adversarial.py"],
     "reweight": ["shifts/split/sampling.py"],
     "augmix": ["transforms/policies/augmix.py"],

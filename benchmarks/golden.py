@@ -8,7 +8,8 @@
 
 The parts are in golden_parts.py, the record is golden/record.json. Floats are kept exactly; of arrays and pictures a SHA-256.
 Sentences (warnings, reasons) may be worded otherwise: their number counts, and how many changed is said. What the record does not
-have is new and said too. Exit status 1 where a figure differs that golden/changes.yaml does not list with this old and new value.
+have is new and said too, and can be recorded alone; `later` has of which files of methods such a part is. Exit status 1 where a
+figure differs that golden/changes.yaml does not list with this old and new value.
 CROSSWIND_GOLDEN_DATA names a folder with mnist.npz, pacs64.npz and cifar10_test.npz; without it one part is skipped. To look at
 another checkout, set PYTHONPATH to its `src`. About five minutes on one core.
 """
@@ -135,7 +136,8 @@ def read_record() -> dict[str, Any]:
 
 def write_record(record: Mapping[str, Any]) -> None:
     """Write the record, a line a subject, so that a change of it can be read."""
-    lines = [f'{{"machine": {json.dumps(record["machine"])},', f'"files": {json.dumps(record["files"])},', '"parts": {']
+    heads = {"machine": {}, "files": {}, "later": {}} | {key: value for key, value in record.items() if key != "parts"}
+    lines = ["{" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in heads.items()) + ",", '"parts": {']
     for name in sorted(record["parts"]):
         subjects = [f" {json.dumps(subject)}: {json.dumps(value)}" for subject, value in record["parts"][name].items()]
         lines.append(f"{json.dumps(name)}: {{\n" + ",\n".join(subjects) + "\n},")
@@ -216,9 +218,14 @@ def main() -> int:
 
 def _record(record: dict[str, Any], names: list[str]) -> int:
     now = sources()
-    if record["parts"].keys() - names and record.get("files", now) != now:
-        raise SystemExit("the record is of other sources than these: record all parts, not some")
-    record |= {"machine": machine(), "files": now}
+    later = record["parts"].keys() - names and record.get("files", now) != now
+    if later and record["parts"].keys() & names:
+        raise SystemExit("the record is of other sources than these: record all parts, or those that it has not")
+    if later:  # parts of what is new; the others stay as they are
+        changed = {path: sha for path, sha in now.items() if path.startswith("methods/") and record["files"].get(path) != sha}
+        record["later"] = {**record.get("later", {}), **dict.fromkeys(names, changed)}
+    else:
+        record |= {"machine": machine(), "files": now, "later": {}}
     for name in names:
         began = time.perf_counter()
         try:

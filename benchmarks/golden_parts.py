@@ -177,11 +177,15 @@ def base(**changed: Any) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- methods
 
 METHODS: dict[str, list[dict[str, Any]]] = {
+    "ada": [{}, {"phases": 1, "rate": 100.0, "gamma": 0.1}],
     "augmix": [{}, {"severity": 6, "width": 1}, {"width": 0}],
     "autoaugment": [{}, {"policy": "cifar10"}, {"policy": "svhn"}],
+    "beta-vae": [{}, {"beta": 5.0, "latents": 8, "channels": 4, "share": 0.5}],
     "bn-adapt": [{}, {"attribute": "size"}, {"source_size": 0.0, "test_size": 4.0, "attribute": "ink"}],
+    "bpa": [{}, {"k": 2, "refresh": 2, "average": "exponential"}],
     "causirl-coral": [{}, {"weight": 0.3, "form": "covariance"}],
     "causirl-mmd": [{}, {"weight": 0.3, "estimate": "unbiased"}, {"widths": [0.5, 2.0]}],
+    "cyclegan": [{"width": 4, "blocks": 1}, {"width": 2, "blocks": 1, "share": 0.5, "by_class": False}],
     "dann": [
         {},
         {"weight": 0.5, "schedule": "constant", "discriminator_steps": 2, "gradient_penalty": 1.0},
@@ -197,10 +201,15 @@ METHODS: dict[str, list[dict[str, Any]]] = {
         {"anneal_steps": 0},
     ],
     "jtt": [{}, {"up": 5, "fit_at": None, "first": 0.5}],
+    "l2d": [{}, {"augmenter_lr": 10.0, "beta": 1.0, "mix": 1.0}],
+    "me-ada": [{}, {"phases": 1, "eta": 10.0}],
     "mixup": [{}, {"alpha": 1.0}],
     "mmd": [{}, {"weight": 0.3, "estimate": "unbiased"}, {"widths": [0.5, 2.0]}],
+    "occamnets": [{}, {"answer": "last", "suppression": 1.0, "threshold": 0.2, "least_epochs": 0}],
+    "pnd": [{}, {"probabilities": True, "alpha2": 4.0, "anchors": 4, "negatives": 3}],
     "randaugment": [{}, {"count": 1, "magnitude": 20, "operations": "shear-x"}, {"count": 0}],
     "sagnet": [{}, {"weight": 1.0, "clip": None, "mixing": 0.5, "adversary_lr": 0.01}, {"after": "block1"}],
+    "ubnet": [{}, {"probabilities": True, "channels": 8, "side": 4}],
 }
 """Method -> settings beside which it is run; a method that is registered and not named here is run at its defaults."""
 
@@ -210,10 +219,10 @@ def method_part(name: str, variants: list[dict[str, Any]]) -> Callable[[Path], F
 
     def compute(folder: Path) -> Figures:
         entries = {f"{name}-{place}": {"method": name, **settings} for place, settings in enumerate(variants)}
-        needs_norm = name in ("bn-adapt", "sagnet")
+        convolutional = name in ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")
         values = base(
             shifts={"SC": SC, "SC+LDD": ["SC", LDD]},
-            models={"small-cnn": {}} if needs_norm else {"small-cnn": {}, "mlp": {"hidden": 32, "layers": 2}},
+            models={"small-cnn": {}} if convolutional else {"small-cnn": {}, "mlp": {"hidden": 32, "layers": 2}},
             environments=["size"],
             groups=["ink"],
             methods=entries,

@@ -20,8 +20,8 @@ from torch.utils.flop_counter import flop_registry
 
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Method
-from crosswind.methods.cyclegan import Discriminator, Generator
 from crosswind.methods.l2d import Augmenter
+from crosswind.methods.translation import Discriminator, Generator
 from crosswind.models.build import Model, build_model, unnamed
 from crosswind.models.convolution import SmallMapConv2d
 
@@ -203,10 +203,11 @@ def l2d(method: Any, given: Given) -> None:
 
 
 def _restyled(x: Tensor, trained: bool = False) -> tuple[Tensor, list[Tensor]]:
-    """Copies by a 1x1 convolution and four larger ones there and back; and the scales between, if they are to be trained."""
+    """Copies by a 1x1 convolution and four larger ones there and back; and what of it is trained: scales between, and noise."""
     channels, side = x.shape[1], x.shape[2]
+    scales = [torch.zeros((), device=x.device, requires_grad=trained)]
+    x = x + scales[0] * torch.rand_like(x)
     out = nn.functional.conv2d(x, torch.rand(channels, channels, 1, 1, device=x.device))
-    scales = []
     for size in Augmenter((channels, side, side)).kernels:
         kernel = torch.rand(channels, channels, size, size, device=x.device)
         maps = nn.functional.conv2d(x, kernel)

@@ -3,7 +3,8 @@
 python docs/make_methods.py            # write them
 python docs/make_methods.py --check    # say which differ from what would be written, and end with 1 if any does
 
-Facts come from the files of methods and models, figures from the records in benchmarks/results.
+Facts come from the files of methods and models, figures from the records in benchmarks/results, tasks that were tried from
+benchmarks/effects-notes.yaml.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import yaml
 
 from crosswind.core.registry import Facts
 from crosswind.reports.methods import (
@@ -28,6 +31,7 @@ from crosswind.reports.methods import (
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "methods"
+NOTES = ROOT / "benchmarks" / "effects-notes.yaml"
 SECTION = re.compile(r"^([A-Z][A-Za-z ]{2,24}): ?(.*)$")
 CARD = ("Family", "In a study", "Needs", "Hooks", "Limit")
 
@@ -116,6 +120,7 @@ def _page(item: Facts) -> str:
         about = f"Paired by seed, with 95% intervals; both sides tuned over equally many points. In {studies}."
         titles = ("claim", "data, shift, set, model", "score", "compared with", "claimed better", "difference", "seeds", "verdict")
         lines += ["## What was seen", "", about, "", *_table(titles, rows), ""]
+        lines += _tried(item, list(names))
     if cost_of(item.name):
         rows = [
             (model, f"{one['time']:.2f} [{one['low']:.2f}, {one['high']:.2f}]", f"{one['flops']:.2f}", f"{one['memory']:.2f}")
@@ -125,6 +130,24 @@ def _page(item: Facts) -> str:
         lines += ["## Cost", "", f"A {what} beside `erm`'s: median of rounds and their range.", ""]
         lines += [*_table(("model", "time", "arithmetic that the definition demands", "peak memory"), rows), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _tried(item: Facts, studies: Sequence[str]) -> list[str]:
+    """That no claim held, where none did, and by what search; and the tasks that were tried and left."""
+    claims = effects_of(item)
+    notes = yaml.safe_load(NOTES.read_text(encoding="utf-8"))
+    left = [(_escaped(one["task"]), _escaped(one["seen"])) for name in studies for one in (notes.get(name) or {}).get("tried", [])]
+    lines: list[str] = []
+    if not any(claim["verdict"] == "holds" for claim in claims):
+        rules = dict.fromkeys(f"`{claim['rule']}`" for claim in claims)
+        about = {(claim["data"], claim["sides"]["better"]["points"], claim["n"]) for claim in claims}
+        told = "; ".join(f"`{data}`, {points} points a side, {n} seeds" for data, points, n in sorted(about))
+        lines = [
+            "**Not shown.** No claim was seen to hold on any task within reach. Above, on rows and seeds that no exploration saw: "
+            f"{told}, points chosen by {' or '.join(rules)}.",
+            "",
+        ]
+    return [*lines, *(["Tried on exploring seeds, and left:", "", *_table(("task", "what was seen"), left), ""] if left else [])]
 
 
 def _sections(doc: str) -> Iterator[tuple[str, list[str]]]:

@@ -40,6 +40,45 @@ def test_every_row_of_the_papers_tables_is_listed_with_its_facts(capsys: Any, mo
         assert words in irm
 
 
+PLAIN = {"resnet18", "resnet50", "resnet101", "vit-b-16", "mlp"}
+AUGMENTATIONS = {"imagenet", "augmix", "randaugment", "autoaugment"}
+# By family, as in their sections 3 and 2.3; beside them a row of theirs, "pretraining", which is weights of an architecture.
+WILES = {
+    "architecture": PLAIN,
+    "heuristic augmentation": AUGMENTATIONS,
+    "learned augmentation": {"cyclegan"},
+    "domain generalisation": {"irm", "deepcoral", "mixup", "dann", "sagnet"},
+    "adaptive": {"jtt", "bn-adapt"},
+    "representation": {"beta-vae"},
+}
+JEON = {
+    "architecture": PLAIN,
+    "heuristic augmentation": AUGMENTATIONS,
+    "de-biasing": {"ubnet", "pnd", "occamnets"},
+    "worst case": {"groupdro", "bpa"},
+    "single-domain generalisation": {"ada", "me-ada", "sagnet", "l2d"},
+    "out-of-distribution generalisation": {"irm", "causirl-mmd", "causirl-coral"},
+}
+
+
+@pytest.mark.parametrize(("paper", "families", "many"), [("wiles2022", WILES, 18), ("jeon2025", JEON, 21)])
+def test_every_trained_method_of_a_paper_is_listed_with_its_kind(
+    paper: str, families: dict[str, set[str]], many: int, capsys: Any
+) -> None:
+    """Wiles et al. train 19 and Jeon et al. 21. `erm` is their baseline, with whichever architecture."""
+    rows = {row["name"]: row for row in json.loads(said(["list", "methods", "--json"], capsys))}
+    found: dict[str, set[str]] = {}
+    for name, row in rows.items():
+        if paper in row.get("family", {}) and name != "erm":
+            found.setdefault(row["family"][paper], set()).add(name)
+    assert found == families and sum(map(len, found.values())) == many
+    kinds = {name: rows[name]["kind"] for names in families.values() for name in names}
+    assert {name for name, kind in kinds.items() if kind == "architecture"} == PLAIN
+    assert {name for name, kind in kinds.items() if kind == "augmentation"} == AUGMENTATIONS
+    assert all("weights" in {knob["name"] for knob in rows[name]["knobs"]} for name in PLAIN - {"mlp"})
+    assert "Pretraining is `weights` of an architecture" in " ".join(said(["list", "methods"], capsys).split())
+
+
 def test_a_narrow_screen_gets_blocks_that_fit(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     lines = said(["list", "methods"], capsys).splitlines()

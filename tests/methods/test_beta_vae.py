@@ -159,6 +159,10 @@ def test_reconstructions_and_traversals_are_shown() -> None:
     assert list(found.exhibits) == ["reconstructions", "traversals"]
     for sheet in found.exhibits.values():
         assert isinstance(sheet, Picture) and "latents" in sheet.caption
+    told = found.exhibits["traversals"]
+    assert isinstance(told, Picture) and list(told.columns) == ["-3", "-2", "-1", "+0", "+1", "+2", "+3", "diff."]
+    nats = [float(name.removesuffix(" nats")) for name in told.rows]
+    assert nats == sorted(nats, reverse=True) and len(nats) == 5
     assert SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
 
 

@@ -10,7 +10,7 @@ from tests.methods.digits import STUDY, finished
 from tests.training.world import GROUPS, run, same_weights, split
 from torch import Tensor
 
-from crosswind.core.exhibits import Grid
+from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, State
 from crosswind.methods.bpa import BPA, UNSEEN, clusters
@@ -157,11 +157,13 @@ def test_weights_and_clusters_are_shown_beside_the_true_groups() -> None:
     found = run(BPA(k=2), steps=12)
     shown = found.exhibits
     groups, told = shown["weights by group"], shown["clusters"]
-    assert isinstance(groups, Grid) and isinstance(told, Grid)
-    assert {row[0] for row in groups.rows} == set(GROUPS) and sum(row[1] for row in groups.rows) == 60  # type: ignore[misc]
+    assert isinstance(groups, Bars) and isinstance(told, Grid)
+    assert set(groups.values) == {f"{name} (15)" for name in GROUPS}
+    assert list(groups.values.values()) == sorted(groups.values.values(), reverse=True)
     kept, group = found.weights("last"), split().train.group
-    for name, _, mean in groups.rows:
-        assert mean == pytest.approx(float(kept["state/weight"][group == GROUPS.index(str(name))].mean()), abs=1e-4)
+    for name, mean in groups.values.items():
+        own = group == GROUPS.index(name.removesuffix(" (15)"))
+        assert mean == pytest.approx(float(kept["state/weight"][own].mean()), abs=1e-4)
     assert sum(row[1] for row in told.rows) == 60 and 2 <= len(told.rows) <= 4  # type: ignore[misc]
 
 

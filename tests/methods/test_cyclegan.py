@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 from crosswind.core.errors import NeedsError
 from crosswind.core.exhibits import Grid, Picture
 from crosswind.core.types import InputSpec
-from crosswind.methods.base import Batch, Info
-from crosswind.methods.cyclegan import CycleGAN, Discriminator, Generator, pooled
+from crosswind.methods.base import Batch, Examples, Info
+from crosswind.methods.cyclegan import CycleGAN, _evenly
 from crosswind.methods.erm import ERM
+from crosswind.methods.translation import Discriminator, Generator, pooled
 from crosswind.models.build import build_model, unnamed
 
 INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
@@ -213,6 +215,46 @@ def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
     assert grid.rows[0][2] > 0.7 and not [text for text in found.warnings if "translator" in text]  # type: ignore[operator]
 
 
+def test_as_many_of_every_cell_are_taken_spread_over_its_rows() -> None:
+    cell = torch.tensor([1, 0, 0, 1, 0, 0, 3, 0, 0])
+    assert _evenly(cell, 2).tolist() == [1, 5, 0, 3, 6]
+    assert sorted(_evenly(cell, 9).tolist()) == list(range(9)) and _evenly(cell, 1).tolist() == [1, 0, 6]
+
+
+def test_quality_is_that_of_a_loop_and_the_same_for_a_large_cell_and_a_small_one() -> None:
+    """40 rows, most of two cells. Perfect translations of the rarer kind are taken for what they are, however few such rows are."""
+    y = torch.tensor([0] * 17 + [1] * 17 + [0] * 3 + [1] * 3)
+    s = torch.tensor([0] * 17 + [1] * 17 + [1] * 3 + [0] * 3)
+    generator = torch.Generator().manual_seed(4)
+    noise = torch.rand(40, 3, 8, 8, generator=generator) * 0.3
+    x = -0.6 + noise
+    x[:, 0] += 0.7 * y.float()[:, None, None]
+    x[:, 2] += 0.7 * s.float()[:, None, None]
+    made = x.clone()
+    made[:, 2] += (0.7 - 1.4 * s.float())[:, None, None]
+    made[::5] = x[::5]  # some are not changed
+    extra = Examples(((made + 1) * 127.5).round().to(torch.uint8), y, torch.arange(40))
+    context: Any = SimpleNamespace(
+        y=y, environment=s, state={"cells": torch.tensor([[17, 3], [3, 17]])}, inputs=lambda rows: x[rows]
+    )
+    found = SMALL._quality(context, extra, 1 - s)
+    near = _evenly(2 * y + s, 8).tolist()
+    assert len(near) == 8 + 3 + 3 + 8
+    pixels = ((x + 1) * 127.5).round().clamp(0, 255).double()
+    hits: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
+    for what, rows in (("real", near), ("made", range(40))):
+        for row in rows:
+            one, value = (pixels[row], int(s[row])) if what == "real" else (extra.x[row].double(), 1 - int(s[row]))
+            best = min((j for j in near if j != row), key=lambda j: float((pixels[j] - one).square().sum()))
+            hits.setdefault((what, 2 * int(y[row]) + value), []).append((int(s[best]) == value, int(y[best]) == int(y[row])))
+    expected = [
+        np.mean([np.mean([hit[part] for hit in cells]) for (kind, _), cells in hits.items() if kind == what])
+        for part in (0, 1)
+        for what in ("real", "made")
+    ]
+    assert found.tolist() == pytest.approx(expected) and 0.6 < expected[1] < 0.9 and expected[0] > 0.95
+
+
 def test_a_translator_that_changes_nothing_is_doubted() -> None:
     data = dataset(tint=120)
     found = run(replace(SMALL, first=0.1, translator_lr=1e-6), split(60, data), data=data, steps=10)
@@ -225,7 +267,9 @@ def test_a_translator_that_changes_nothing_is_doubted() -> None:
 def test_pictures_are_shown_under_every_value() -> None:
     found = run(SMALL, steps=4)
     sheet = found.exhibits["translations"]
-    assert isinstance(sheet, Picture) and "red, blue" in sheet.caption
+    assert isinstance(sheet, Picture) and list(sheet.columns) == ["picture", "as red", "as blue"]
+    # Six pictures, of every class and environment one at least, with what each is.
+    assert len(sheet.rows) == 6 and set(sheet.rows) == set(GROUPS)
     assert CycleGAN(share=0.0).exhibits(INFO, {}) == {} and SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
 
 

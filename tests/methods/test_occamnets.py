@@ -11,7 +11,7 @@ from tests.training.world import DATA, GROUPS, run, same_weights, split
 from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
-from crosswind.core.exhibits import Grid, Picture
+from crosswind.core.exhibits import Bars, Grid, Picture
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.erm import ERM
@@ -171,12 +171,15 @@ def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
 
 def test_exits_are_told_by_true_group_and_where_they_looked() -> None:
     found = run(OccamNets(), model="small-cnn", steps=12)
-    grid, sheet = found.exhibits["exits by group"], found.exhibits["where exits looked"]
+    grid, sheet, bars = (found.exhibits[name] for name in ("exits by group", "where exits looked", "exits that answered"))
+    assert isinstance(bars, Bars) and isinstance(grid, Grid) and list(bars.values) == ["exit 1", "exit 2", "exit 3"]
+    shares = [sum(float(row[column]) * int(row[1]) for row in grid.rows) for column in (2, 3)]  # type: ignore[arg-type]
+    assert bars.values["exit 1"] == 0 and list(bars.values.values())[1:] == pytest.approx(shares, abs=0.01)
     assert isinstance(grid, Grid) and list(grid.columns) == ["group", "training rows", "exit 2", "exit 3"]
     assert {row[0] for row in grid.rows} == set(GROUPS) and sum(row[1] for row in grid.rows) == 60  # type: ignore[misc]
     for row in grid.rows:
         assert sum(row[2:]) == pytest.approx(1.0, abs=1e-3)  # type: ignore[arg-type]
-    assert isinstance(sheet, Picture) and "exit 1, exit 2, exit 3" in sheet.caption
+    assert isinstance(sheet, Picture) and list(sheet.columns) == ["picture", "exit 1", "exit 2", "exit 3"]
     modules, state = made(OccamNets())
     shown = sums(OccamNets(), modules, given(step=99), state).state["shown"]
     assert torch.equal(shown[:, 0], ((given().x[:6] + 1) * 127.5).round().to(torch.uint8))

@@ -10,7 +10,7 @@ from tests.training.world import DATA, GROUPS, run, same_weights, split
 from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
-from crosswind.core.exhibits import Grid
+from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Stage
 from crosswind.methods.erm import ERM
@@ -218,8 +218,10 @@ def test_runs_repeat_and_seeds_differ() -> None:
 
 def test_weights_are_shown_by_true_group() -> None:
     found = run(PnD(), model="small-cnn", steps=12)
-    (grid,) = found.exhibits.values()
-    assert isinstance(grid, Grid)
+    bars, grid = found.exhibits["weights by group"], found.exhibits["weights by expert"]
+    assert isinstance(grid, Grid) and isinstance(bars, Bars)
+    assert [round(value, 4) for value in bars.values.values()] == [row[2] for row in grid.rows]
+    assert list(bars.values) == [f"{row[0]} ({row[1]})" for row in grid.rows]
     assert list(grid.columns) == ["group", "training rows", "mean weight", "expert 1", "expert 2", "expert 3"]
     assert {row[0] for row in grid.rows} == set(GROUPS) and sum(row[1] for row in grid.rows) == 60  # type: ignore[misc]
     for row in grid.rows:

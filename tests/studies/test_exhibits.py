@@ -34,6 +34,7 @@ GREY = np.arange(6, dtype=np.uint8).reshape(2, 3)
 EVERY: dict[str, Exhibit] = {
     "exits": Bars({"first": 3, "last": 0.5}, "rows", "Where rows left."),
     "traversal": Picture.of(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), "One factor at a time."),
+    "sheet": Picture.sheet(np.zeros((2, 3, 4, 4, 1), dtype=np.uint8), columns=["-1", "0", "+1"], rows=["<first>", "second"]),
     "pairs": Grid(["name", "value"], [["a", 1], ["b", None]], "Two of them."),
 }
 
@@ -54,6 +55,7 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
     write_exhibits(tmp_path, EVERY)
     found = read_exhibits(tmp_path)
     assert list(found) == list(EVERY) and found["exits"] == EVERY["exits"] and found["pairs"] == EVERY["pairs"]
+    assert found["sheet"] == EVERY["sheet"]
     picture = found["traversal"]
     assert isinstance(picture, Picture)
     for pixels, png in ((np.arange(24).reshape(2, 4, 3), picture.png), (np.arange(6).reshape(2, 3), Picture.of(GREY).png)):
@@ -83,6 +85,9 @@ def test_a_sheet_sets_images_side_by_side_and_enlarges_small_ones() -> None:
             assert (part == images[row, column].repeat(2, 0).repeat(2, 1)).all()
     assert (found[4:6] == 255).all() and (found[:, 8:10] == 255).all()
     assert pixels_of(Picture.sheet(images[..., :1], least=1)).shape == (2 * 2 + 2, 3 * 4 + 4)
+    for names in ({"columns": ["a"]}, {"rows": ["a", "b", "c"]}):
+        with pytest.raises(ValueError, match="2 x 3 images has so many names"):
+            Picture.sheet(images, **names)  # type: ignore[arg-type]
     for wrong in (images[0], images.astype(np.float32), images[..., :2], images[:0]):
         with pytest.raises(ValueError, match="a sheet is uint8"):
             Picture.sheet(wrong)  # type: ignore[arg-type]
@@ -141,3 +146,5 @@ def test_every_kind_is_drawn(tmp_path: Path) -> None:
         forget("methods", "shows-all")
     assert 'src="data:image/png;base64,' in page and "One factor at a time." in page
     assert "Where rows left." in page and "Two of them." in page
+    for names in ("<span>-1</span><span>0</span><span>+1</span>", "<span>&lt;first&gt;</span><span>second</span>"):
+        assert names in page

@@ -97,7 +97,8 @@ def _print_methods() -> None:
     for line in _columns(titles, rows, width) if width >= NARROW else _blocks(titles, rows, width):
         typer.echo(line)
     note = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so. "
-    typer.echo("\n" + textwrap.fill(f"{note}An architecture is named in `models` of a study.", max(20, width)))
+    note += "An architecture is named in `models` of a study. Pretraining is `weights` of an architecture."
+    typer.echo("\n" + textwrap.fill(note, max(20, width)))
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:

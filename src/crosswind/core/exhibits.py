@@ -11,7 +11,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,15 @@ class Bars:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as a PNG file; `Picture.of` makes one of pixels."""
+    """An image as a PNG file; `Picture.of` makes one of pixels, `Picture.sheet` one of images.
+
+    `columns` and `rows`: what is written over the columns of a sheet and beside its rows, evenly.
+    """
 
     png: bytes = field(repr=False)
     caption: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not (self.png.startswith(_PNG) and self.png.endswith(_END)):
@@ -59,19 +64,30 @@ class Picture:
         return cls(_PNG + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines)) + _END, caption)
 
     @classmethod
-    def sheet(cls, images: NDArray[np.uint8], caption: str = "", least: int = 64) -> Picture:
+    def sheet(
+        cls,
+        images: NDArray[np.uint8],
+        caption: str = "",
+        least: int = 96,
+        *,
+        columns: Sequence[str] = (),
+        rows: Sequence[str] = (),
+    ) -> Picture:
         """One picture of rows and columns of images, uint8 [rows, columns, h, w, c] with c 1 or 3, two white pixels apart.
 
         Images smaller than `least` pixels a side are enlarged by a whole number, without smoothing.
         """
         if images.dtype != np.uint8 or images.ndim != 5 or images.shape[4] not in (1, 3) or 0 in images.shape:
             raise ValueError(f"a sheet is uint8 [rows, columns, h, w, 1 or 3], not {images.dtype} {images.shape}")
-        rows, columns, height, width, channels = images.shape
+        down, across, height, width, channels = images.shape
+        if len(columns) not in (0, across) or len(rows) not in (0, down):
+            raise ValueError(f"a sheet of {down} x {across} images has so many names, not {len(rows)} and {len(columns)}")
         times = max(1, -(-least // max(height, width)))
         large = images.repeat(times, axis=2).repeat(times, axis=3)
         framed = np.pad(large, ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
-        whole = framed.transpose(0, 2, 1, 3, 4).reshape(rows * framed.shape[2], columns * framed.shape[3], channels)[:-2, :-2]
-        return cls.of(np.ascontiguousarray(whole if channels == 3 else whole[..., 0]), caption)
+        whole = framed.transpose(0, 2, 1, 3, 4).reshape(down * framed.shape[2], across * framed.shape[3], channels)[:-2, :-2]
+        made = cls.of(np.ascontiguousarray(whole if channels == 3 else whole[..., 0]), caption)
+        return replace(made, columns=tuple(columns), rows=tuple(rows))
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -121,7 +137,8 @@ def _plain(item: Exhibit) -> dict[str, Any]:
         return {"kind": "bars", "values": values, "unit": item.unit, "caption": item.caption}
     if isinstance(item, Grid):
         return {"kind": "grid", "columns": list(item.columns), "rows": [list(row) for row in item.rows], "caption": item.caption}
-    return {"kind": "picture", "png": base64.b64encode(item.png).decode("ascii"), "caption": item.caption}
+    named = {"columns": list(item.columns), "rows": list(item.rows)}
+    return {"kind": "picture", "png": base64.b64encode(item.png).decode("ascii"), "caption": item.caption, **named}
 
 
 def _read(told: Mapping[str, Any]) -> Exhibit:
@@ -133,4 +150,5 @@ def _read(told: Mapping[str, Any]) -> Exhibit:
         return Grid([str(name) for name in told["columns"]], rows, caption)
     if told["kind"] != "picture":
         raise KeyError(told["kind"])
-    return Picture(base64.b64decode(told["png"], validate=True), caption)
+    over, beside = (tuple(str(name) for name in told.get(key, [])) for key in ("columns", "rows"))
+    return Picture(base64.b64decode(told["png"], validate=True), caption, over, beside)

@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from crosswind.core.exhibits import Exhibit, Picture
 from crosswind.core.knobs import knob, log
 from crosswind.methods.base import Examples, Info, Method, RunContext, Stage, State
-from crosswind.methods.functional import row_losses
+from crosswind.methods.functional import levels, row_losses
 from crosswind.models.build import Model
 
 __all__ = ["Adversarial"]
 
 SHOWN = 6  # pictures of the exhibit
 LEVELS = 127.5  # grey levels in a unit of inputs in (-1, 1)
+LARGER = 8  # times by which the exhibit enlarges what a copy adds
 UNMOVED = 0.5  # grey levels below which a copy is the picture itself, as a screen shows it
 
 
@@ -136,8 +138,8 @@ class Adversarial(Method):
         rows = (rank * context.info.n_classes + y[: len(rank)]).argsort()[:SHOWN]
         shown = context.state["shown"].clone()
         if index == 1:
-            shown[: len(rows), 0] = _levels(context.inputs(rows))
-        shown[: len(rows), index] = _levels(made[rows.cpu()]).to(shown.device)
+            shown[: len(rows), 0] = levels(context.inputs(rows))
+        shown[: len(rows), index] = levels(made[rows.cpu()]).to(shown.device)
         context.state["shown"] = shown
 
     def doubts(self, state: State) -> list[str]:
@@ -155,17 +157,17 @@ class Adversarial(Method):
         if "shown" not in state or not bool(state["shown"].any()):
             return {}
         images = state["shown"].cpu().permute(0, 1, 3, 4, 2).numpy()
-        names = ["the picture", *(f"its copy of phase {place + 1}" for place in range(self.phases))]
-        moved = float(state["moved"]) * LEVELS
-        caption = f"From left to right: {', '.join(names)}. The last copies are {moved:.1f} grey levels of 255 away at the mean."
         if images.shape[4] not in (1, 3):
             return {}
-        return {"adversarial copies": Picture.sheet(images, caption)}
-
-
-def _levels(x: Tensor) -> Tensor:
-    """Inputs in (-1, 1) as uint8."""
-    return ((x.float() + 1.0) * LEVELS).round().clamp(0, 255).to(torch.uint8)
+        moved = float(state["moved"]) * LEVELS
+        caption = (
+            f"Pictures of training and their copies of each phase; last what the last copy adds, {LARGER} times, grey for nothing. "
+            f"The last copies are {moved:.1f} grey levels of 255 away at the mean."
+        )
+        added = 128 + LARGER * (images[:, -1:].astype(np.int32) - images[:, :1])
+        images = np.concatenate([images, added.clip(0, 255).astype(np.uint8)], 1)
+        columns = ["picture", *(f"copy {place + 1}" for place in range(self.phases)), f"change x {LARGER}"]
+        return {"adversarial copies": Picture.sheet(images, caption, columns=columns)}
 
 
 def _both(before: Tensor, after: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +14,7 @@ from crosswind.core.exhibits import Exhibit, Picture
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, RunContext, Stage, State
-from crosswind.methods.functional import row_losses, without_autocast
+from crosswind.methods.functional import levels, row_losses, wide, without_autocast
 from crosswind.models.build import Model
 
 __all__ = ["BetaVAE", "Decoder", "divergence"]
@@ -133,8 +134,8 @@ class BetaVAE(Method):
         mean, spread = _coded(modules, x)
         made = modules["decoder"](mean + (spread / 2.0).exp() * torch.randn_like(mean))
         with without_autocast(made):
-            apart = (_wide(made) - _wide(x)).square().flatten(1).sum(1).mean()
-            told = divergence(_wide(mean), _wide(spread)).sum(1).mean()
+            apart = (wide(made) - wide(x)).square().flatten(1).sum(1).mean()
+            told = divergence(wide(mean), wide(spread)).sum(1).mean()
         return Loss(apart + self.beta * told, {"reconstruction": apart.detach(), "divergence": told.detach()})
 
     def doubts(self, state: State) -> list[str]:
@@ -153,18 +154,20 @@ class BetaVAE(Method):
             return {}
         active = int((known > ACTIVE).sum())
         images = {name: state[name].cpu().permute(0, 1, 3, 4, 2).numpy() for name in ("rebuilt", "traversed")}
-        told = ", ".join(f"{float(one):.1f}" for one in known.sort(descending=True).values[: len(images["traversed"])])
+        told = [f"{float(one):.1f} nats" for one in known.sort(descending=True).values[: len(images["traversed"])]]
         rebuilt = (
-            "Left a training picture, right what the decoder makes of its mean code. "
-            f"{active} of {len(known)} latents say anything."
+            f"Training pictures, and what the decoder makes of their mean codes. {active} of {len(known)} latents say anything."
         )
         traversed = (
-            f"A row is one latent, from -{REACH:.0f} to {REACH:.0f} standard deviations of its prior, in the code of the first "
-            f"picture. The latents that say most, in nats: {told}."
+            "A row is one of the latents that say most, with the nats that it says of a picture at the mean: along it, in standard "
+            "deviations of its prior, what the decoder makes of the first picture's code; last what changes, grey for nothing."
         )
+        line = images["traversed"]
+        change = (128 + line[:, -1:].astype(np.int32) - line[:, :1]).clip(0, 255).astype(np.uint8)
+        columns = [*(f"{value:+.0f}" for value in np.linspace(-REACH, REACH, VALUES)), "diff."]
         return {
-            "reconstructions": Picture.sheet(images["rebuilt"], rebuilt),
-            "traversals": Picture.sheet(images["traversed"], traversed),
+            "reconstructions": Picture.sheet(images["rebuilt"], rebuilt, columns=["picture", "rebuilt"]),
+            "traversals": Picture.sheet(np.concatenate([line, change], 1), traversed, columns=columns, rows=told),
         }
 
     def _look(self, context: RunContext) -> None:
@@ -174,18 +177,18 @@ class BetaVAE(Method):
         with torch.no_grad():
             x = context.inputs(rows)
             mean, spread = _coded(modules, x)
-            each = divergence(_wide(mean), _wide(spread)).mean(0)
+            each = divergence(wide(mean), wide(spread)).mean(0)
             context.state["divergence"] = each.float()
             made = modules["decoder"](mean[:SHOWN])
             rebuilt = context.state["rebuilt"].clone()
             for place, pictures in enumerate((x[:SHOWN], made)):
-                rebuilt[: len(pictures), place] = _levels(pictures)
+                rebuilt[: len(pictures), place] = levels(pictures)
             context.state["rebuilt"] = rebuilt
             traversed = context.state["traversed"].clone()
             for line, latent in enumerate(each.nan_to_num(0.0).argsort(descending=True)[: len(traversed)].tolist()):
                 codes = mean[:1].repeat(VALUES, 1)
                 codes[:, latent] = torch.linspace(-REACH, REACH, VALUES).to(codes)
-                traversed[line] = _levels(modules["decoder"](codes))
+                traversed[line] = levels(modules["decoder"](codes))
             context.state["traversed"] = traversed
 
 
@@ -232,13 +235,3 @@ def _encoder(channels: int, widths: list[int]) -> nn.Sequential:
     for before, after in zip([channels, *widths], widths, strict=False):
         parts += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE)]
     return nn.Sequential(*parts)
-
-
-def _wide(values: Tensor) -> Tensor:
-    """At least float32."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _levels(x: Tensor) -> Tensor:
-    """Inputs in (-1, 1) as uint8."""
-    return ((x.detach().float() + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crosswind.core.exhibits import Exhibit, Grid
+from crosswind.core.exhibits import Bars, Exhibit, Grid
 from crosswind.core.knobs import Base, Limit, Needs, choose, knob, linear
 from crosswind.core.registry import register
 from crosswind.core.seeds import seed_of
@@ -171,9 +171,7 @@ class BPA(Method):
         names = info.group_names
         seen = [code for code in range(info.n_groups) if counts[code] > 0]
         seen.sort(key=lambda code: -float(mean[code]))
-        rows: list[list[str | float | int | None]] = [
-            [names[code], int(counts[code]), round(float(mean[code]), 4)] for code in seen
-        ]
+        bars = {f"{names[code]} ({int(counts[code])})": float(mean[code]) for code in seen}
         told: list[list[str | float | int | None]] = []
         for code in range(info.n_classes * self.k):
             inside = cluster == code
@@ -190,10 +188,11 @@ class BPA(Method):
                     ]
                 )
         return {
-            "weights by group": Grid(
-                ["group", "training rows", "mean weight"],
-                rows,
-                "Weight of the rows at the end of training, 1 on average over batches. No group was read in training.",
+            "weights by group": Bars(
+                bars,
+                "mean weight",
+                "Weight of the rows at the end of training, 1 on average over batches. No group was read in training. In brackets: "
+                "training rows.",
             ),
             "clusters": Grid(
                 ["cluster", "training rows", "mean weight", "largest group", "its share"],

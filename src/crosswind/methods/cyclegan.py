@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from crosswind.core.errors import NeedsError
 from crosswind.core.exhibits import Exhibit, Grid, Picture
@@ -26,17 +26,17 @@ from crosswind.methods.base import (
     Stage,
     State,
 )
-from crosswind.methods.functional import membership, without_autocast
+from crosswind.methods.functional import group_means, levels, membership, wide, without_autocast
+from crosswind.methods.translation import KEPT, Discriminator, Generator, pooled
 
-__all__ = ["CycleGAN", "Discriminator", "Generator", "pooled"]
+__all__ = ["CycleGAN"]
 
 TRANSLATOR = "translator"
-KEPT = 50  # earlier translations that the discriminator may be shown again (Zhu et al. 2017)
 SHOWN, COLUMNS = 6, 6  # pictures of the exhibit, and values that each is translated to at most
-ASKED, NEAR = 256, 2048  # translations that are judged, and training pictures among which their nearest is looked for
+ASKED, NEAR = 256, 1024  # translations that are judged, and training pictures among which their nearest is looked for
+FEWEST = 8  # of a cell of class and environment among these, where it has so many
 LEAST = 8  # pixels of a side that are still more than one when they are halved twice
 LARGE = 256  # side from which the published generator has 9 blocks and not 6
-SPREAD = 0.02  # of initial weights, the authors'
 
 
 @final
@@ -122,15 +122,16 @@ class CycleGAN(Method):
     def state(self, info: Info) -> State:
         """`cells` int64 [k, e]: training rows of each class and environment. `pool` uint8 [50, c, h, w], `pool_cell` int64 [50].
 
-        The cell of an earlier translation is e x its class + its value, -1 where there is none yet. `shown` uint8 [6, 1 + e, c, h,
-        w], six values at most. `quality` [4], -1 before it is known: how often the nearest training picture of a real picture and
-        of a translation has the value that it should have; and the same of the class.
+        A cell is e x a class + a value, -1 where there is no picture yet. `shown` uint8 [6, 1 + e, c, h, w], six values at most,
+        and `shown_cell` int64 [6]. `quality` [4], -1 before it is known: how often the nearest training picture of a real picture
+        and of a translation has the value that it should have; and the same of the class. Means over cells.
         """
         if not self.share:
             return {}
         many, shape = len(info.environment_names), info.input_shape
         out = {"cells": torch.zeros(info.n_classes, many, dtype=torch.int64), "quality": torch.full((4,), -1.0)}
         out |= {"pool": torch.zeros(KEPT, *shape, dtype=torch.uint8), "pool_cell": torch.full((KEPT,), -1, dtype=torch.int64)}
+        out["shown_cell"] = torch.full((SHOWN,), -1, dtype=torch.int64)
         return {**out, "shown": torch.zeros(SHOWN, 1 + min(many, COLUMNS), *shape, dtype=torch.uint8)}
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
@@ -181,18 +182,25 @@ class CycleGAN(Method):
         """Pictures under each value, and how often translations are taken for what they should be."""
         if "quality" not in state or bool((state["quality"] < 0).any()):
             return {}
-        names = info.environment_names[: state["shown"].shape[1] - 1]
         images = state["shown"].cpu().permute(0, 1, 3, 4, 2).numpy()
-        caption = f"From left to right: the picture, and it as {', '.join(names)}. Black: a value that its class is not seen with."
+        columns = ["picture", *(f"as {name}" for name in info.environment_names[: images.shape[1] - 1])]
+        e, classes = state["cells"].shape[1], info.class_names or tuple(map(str, range(info.n_classes)))
+        rows = [
+            "" if cell < 0 else f"{classes[cell // e]}, {info.environment_names[cell % e]}" for cell in state["shown_cell"].tolist()
+        ]
+        caption = (
+            "Training pictures, beside each what it is, and what the translator makes of them. Black: its class is not seen so."
+        )
         told = [round(float(value), 4) for value in state["quality"]]
-        rows: list[list[str | float | int | None]] = [["environment", told[0], told[1]], ["class", told[2], told[3]]]
+        grid: list[list[str | float | int | None]] = [["environment", told[0], told[1]], ["class", told[2], told[3]]]
         asked = (
-            "How often the nearest other training picture, by squared difference of pixels, has the environment that was meant, "
-            "and the class: of real pictures and of translations to another environment."
+            "How often the nearest training picture, by squared difference of pixels among as many of every class and environment, "
+            "has the environment that was meant, and the class: of training pictures and of their translations, means over class "
+            "and environment. Never asked is the picture itself, nor that which one was made of; the translator learned from all."
         )
         return {
-            "translations": Picture.sheet(images, caption),
-            "taken for": Grid(["what", "pictures", "translations"], rows, asked),
+            "translations": Picture.sheet(images, caption, columns=columns, rows=rows),
+            "taken for": Grid(["what", "pictures", "translations"], grid, asked),
         }
 
     def _length(self, info: Info) -> int:
@@ -221,8 +229,8 @@ class CycleGAN(Method):
         back, same = (make(one, self._told_of(y, s, state)) for one in (made, x))
         patches = tell(made, self._cell(y, t, state))
         with without_autocast(x):
-            fooled = (_wide(patches) - 1.0).square().mean()
-            cycle, identity = (_wide(one - x).abs().mean() for one in (back, same))
+            fooled = (wide(patches) - 1.0).square().mean()
+            cycle, identity = (wide(one - x).abs().mean() for one in (back, same))
         kept.extend([x, y, s, t, made.detach()])
         terms = {"fooled": fooled.detach(), "cycle": cycle.detach(), "identity": identity.detach()}
         return Loss(fooled + self.cycle * cycle + self.identity * identity, terms)
@@ -232,7 +240,7 @@ class CycleGAN(Method):
         x, y, s, t, made = kept
         shown, cell, changes = pooled(made, self._cell(y, t, state), state)
         tell = modules["discriminator"]
-        real, false = _wide(tell(x, self._cell(y, s, state))), _wide(tell(shown, cell))
+        real, false = wide(tell(x, self._cell(y, s, state))), wide(tell(shown, cell))
         total = ((real - 1.0).square().mean() + false.square().mean()) / 2.0
         return Loss(total, {"discriminator": total.detach()}, changes)
 
@@ -249,150 +257,62 @@ class CycleGAN(Method):
             chunk, value = rows[start : start + context.info.batch], values[start : start + context.info.batch]
             with torch.no_grad():
                 made = context.modules["generator"](context.inputs(chunk), self._told_of(y[chunk], value, context.state))
-            parts.append(_levels(made).cpu())
+            parts.append(levels(made).cpu())
         whole = torch.cat(parts) if parts else torch.zeros(0, *context.info.input_shape, dtype=torch.uint8)
         return Examples(whole, y[rows], rows), values
 
     def _judge(self, context: RunContext, extra: Examples, values: Tensor) -> None:
         """Keep what a few pictures became, and how often translations have the right neighbours."""
         assert context.environment is not None
-        y, s, state = context.y, context.environment, context.state
-        shown = state["shown"].clone()
+        y, state = context.y, context.state
+        shown, cells = state["shown"].clone(), state["shown_cell"].clone()
         targets = self._targets(state)
-        rows = torch.linspace(0, len(y) - 1, min(SHOWN, len(y))).long().to(y.device)
+        cell = y * targets.shape[1] + context.environment
+        rows = _evenly(cell, -(-SHOWN // int((state["cells"] > 0).sum())))
+        rows = rows[torch.linspace(0, len(rows) - 1, min(SHOWN, len(rows)), device=y.device).long()]
+        cells[: len(rows)] = cell[rows]
         x = context.inputs(rows)
-        shown[: len(rows), 0] = _levels(x)
+        shown[: len(rows), 0] = levels(x)
         with torch.no_grad():
             for value in range(shown.shape[1] - 1):
-                made = _levels(context.modules["generator"](x, self._told_of(y[rows], torch.full_like(rows, value), state)))
+                made = levels(context.modules["generator"](x, self._told_of(y[rows], torch.full_like(rows, value), state)))
                 shown[: len(rows), 1 + value] = torch.where(targets[y[rows], value].view(-1, 1, 1, 1), made, 0)
-        state["shown"] = shown
-        near = torch.linspace(0, len(y) - 1, min(NEAR, len(y))).long().to(y.device)
-        there = _levels(context.inputs(near)).float().flatten(1)
-        asked = torch.linspace(0, len(near) - 1, min(ASKED, len(near))).long().to(y.device)
-        apart = torch.cdist(there[asked], there)
-        apart[torch.arange(len(asked), device=y.device), asked] = torch.inf
-        real = near[apart.argmin(1)]
-        places = torch.linspace(0, len(extra.y) - 1, min(ASKED, len(extra.y))).long()
-        made = extra.x[places].to(there).flatten(1)
-        apart = torch.cdist(made, there)
-        parents = extra.parents.to(y.device)[places.to(y.device)]
-        apart[parents[:, None] == near] = torch.inf  # not the picture it was made of
-        found = near[apart.argmin(1)]
-        meant = values[places.to(y.device)]
-        told = [s[real] == s[near[asked]], s[found] == meant, y[real] == y[near[asked]], y[found] == y[parents]]
-        state["quality"] = torch.stack([one.float().mean() for one in told])
+        state["shown"], state["shown_cell"] = shown, cells
+        state["quality"] = self._quality(context, extra, values)
+
+    def _quality(self, context: RunContext, extra: Examples, values: Tensor) -> Tensor:
+        """What the state's `quality` holds: by nearest neighbours among as many rows of every class and environment."""
+        assert context.environment is not None
+        y, s, e = context.y, context.environment, context.state["cells"].shape[1]
+        cell = y * e + s
+        counts = torch.bincount(cell)
+        # A cell that is much larger than another would be nearest for its number alone.
+        many = int((counts > 0).sum())
+        near = _evenly(cell, max(1, min(max(int(counts[counts > 0].min()), FEWEST), NEAR // many)))
+        there = levels(context.inputs(near)).float().flatten(1)
+        parents = extra.parents.to(y.device)
+        to = y[parents] * e + values.to(y.device)
+        real, made = (_evenly(codes, max(1, ASKED // many)) for codes in (cell[near], to))
+        found = []
+        for pictures, rows, cells in (
+            (there[real], near[real], cell[near[real]]),
+            (extra.x[made.cpu()].to(there).flatten(1), parents[made], to[made]),
+        ):
+            apart = torch.cdist(pictures, there)
+            apart[rows[:, None] == near] = torch.inf  # never the picture itself, nor that which one was made of
+            like = cell[near][apart.argmin(1)]
+            for right in (like % e == cells % e, like // e == cells // e):
+                means, seen = group_means(right.float(), cells, context.state["cells"].numel())
+                found.append(means[seen > 0].mean())
+        return torch.stack([found[place] for place in (0, 2, 1, 3)])
 
 
-class Generator(nn.Module):
-    """Pictures [n, c, h, w] and what to make of them, [n, told] -> pictures like them, values in (-1, 1) (Johnson et al. 2016)."""
-
-    def __init__(self, channels: int, told: int, width: int, blocks: int) -> None:
-        super().__init__()
-        parts: list[nn.Module] = [_padded(channels, width, 7), Told(width, told), nn.ReLU()]
-        for before in (width, 2 * width):
-            parts += [nn.Conv2d(before, 2 * before, 3, 2, 1), Told(2 * before, told), nn.ReLU()]
-        parts += [_Block(4 * width, told) for _ in range(blocks)]
-        for before in (4 * width, 2 * width):
-            parts += [nn.ConvTranspose2d(before, before // 2, 3, 2, 1, 1), Told(before // 2, told), nn.ReLU()]
-        self.parts = nn.ModuleList([*parts, _padded(width, channels, 7), nn.Tanh()])
-        _begin(self)
-
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        """See the class."""
-        made = _through(self.parts, x, told)
-        return made if made.shape == x.shape else nn.functional.interpolate(made, x.shape[2:])
-
-
-class Told(nn.Module):
-    """Instance norm with a scale and a shift by what the generator is told (Dumoulin et al. 2017).
-
-    Told by planes beside the picture it would learn nothing: the norm takes away whatever is the same everywhere.
-    """
-
-    def __init__(self, channels: int, told: int) -> None:
-        super().__init__()
-        self.norm = nn.InstanceNorm2d(channels)
-        self.by = nn.Linear(told, 2 * channels) if told else None
-
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        """Like x."""
-        found: Tensor = self.norm(x)
-        if self.by is None:
-            return found
-        scale, shift = self.by(told.to(x.dtype))[:, :, None, None].chunk(2, 1)
-        return found * (1.0 + scale) + shift
-
-
-class _Block(nn.Module):
-    def __init__(self, width: int, told: int) -> None:
-        super().__init__()
-        first = [_padded(width, width, 3), Told(width, told), nn.ReLU()]
-        self.parts = nn.ModuleList([*first, _padded(width, width, 3), Told(width, told)])
-
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        return x + _through(self.parts, x, told)
-
-
-def _through(parts: nn.ModuleList, x: Tensor, told: Tensor) -> Tensor:
-    for part in parts:
-        x = part(x, told) if isinstance(part, Told | _Block) else part(x)
-    return x
-
-
-class Discriminator(nn.Module):
-    """Pictures [n, c, h, w] and the cell that each is to be of, int64 [n] -> how real each patch is of it, [n, h', w']."""
-
-    def __init__(self, shape: tuple[int, ...], cells: int, width: int) -> None:
-        super().__init__()
-        side = min(shape[1:])
-        halved = max(1, min(3, (side // 16).bit_length() - 1))
-        parts: list[nn.Module] = [nn.Conv2d(shape[0], width, 4, 2, 1), nn.LeakyReLU(0.2)]
-        for place in range(halved):
-            before, after = width * 2**place, width * 2 ** (place + 1)
-            parts += [nn.Conv2d(before, after, 4, 1 if place == halved - 1 else 2, 1), nn.InstanceNorm2d(after), nn.LeakyReLU(0.2)]
-        self.net = nn.Sequential(*parts, nn.Conv2d(width * 2**halved, cells, 4, 1, 1))
-        _begin(self)
-
-    def forward(self, x: Tensor, cell: Tensor) -> Tensor:
-        """See the class."""
-        return self.net(x)[torch.arange(len(x), device=x.device), cell]
-
-
-def pooled(made: Tensor, cell: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
-    """Translations to show the discriminator, their cells, and the pool after that (Zhu et al. 2017, section 4).
-
-    A row meets a place of the pool of its own. An empty place takes its translation, which is shown; a full one is shown with
-    chance 1/2 and then takes it.
-    """
-    pool, known = state["pool"], state["pool_cell"]
-    n = min(len(made), len(pool))
-    rows = torch.rand(len(made), device=made.device).argsort()[:n]
-    places = torch.rand(len(pool), device=made.device).argsort()[:n]
-    empty = known[places] < 0
-    old = (torch.rand(n, device=made.device) < 0.5) & ~empty
-    shown, cells = made.clone(), cell.clone()
-    wide = old.view(-1, 1, 1, 1)
-    before = (pool[places].to(made.dtype) / 127.5 - 1.0).to(made.dtype)
-    shown[rows] = torch.where(wide, before, made[rows])
-    cells[rows] = torch.where(old, known[places], cell[rows])
-    takes = old | empty
-    changed, cells_after = pool.clone(), known.clone()
-    changed[places] = torch.where(takes.view(-1, 1, 1, 1), _levels(made[rows]), pool[places])
-    cells_after[places] = torch.where(takes, cell[rows], known[places])
-    return shown, cells, {"pool": changed, "pool_cell": cells_after}
-
-
-def _padded(before: int, after: int, size: int) -> nn.Conv2d:
-    return nn.Conv2d(before, after, size, padding=size // 2, padding_mode="reflect")
-
-
-def _begin(network: nn.Module) -> None:
-    for part in network.modules():
-        if isinstance(part, nn.Conv2d | nn.ConvTranspose2d):
-            nn.init.normal_(part.weight, 0.0, SPREAD)
-            assert part.bias is not None
-            nn.init.zeros_(part.bias)
+def _evenly(cell: Tensor, each: int) -> Tensor:
+    """Places of `each` members of every cell, int64 codes [n], spread over its members in order; of all where it has fewer."""
+    order = cell.argsort(stable=True)
+    counts = torch.bincount(cell)
+    rank = torch.arange(len(cell), device=cell.device) - (counts.cumsum(0) - counts)[cell[order]]
+    return order[rank * each % counts[cell[order]] < each]
 
 
 def _ordered(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -400,13 +320,3 @@ def _ordered(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     assert batch.environment is not None
     order = batch.ids.argsort(stable=True)
     return batch.x[order], batch.y[order], batch.environment[order]
-
-
-def _wide(values: Tensor) -> Tensor:
-    """At least float32."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _levels(x: Tensor) -> Tensor:
-    """Inputs in (-1, 1) as uint8."""
-    return ((x.detach().float() + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)

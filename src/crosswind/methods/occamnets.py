@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
-from crosswind.core.exhibits import Exhibit, Grid, Picture
+from crosswind.core.exhibits import Bars, Exhibit, Grid, Picture
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, Output, RunContext, Stage, State
@@ -189,16 +189,16 @@ class OccamNets(Method):
             if by_group[:, code].any()
         ]
         columns = ["group", "training rows", *(f"exit {place + 1}" for place in range(1, exits))]
-        caption = (
-            "Share of the rows that leave at each exit, when they were last seen in training. The first exit never answers. No "
-            "group was read in training."
-        )
-        out: dict[str, Exhibit] = {"exits by group": Grid(columns, rows, caption)}
+        caption = "Where rows left when they were last seen in training. The first exit never answers."
+        counts = torch.bincount(kept["left"][seen], minlength=exits)
+        names = [f"exit {place + 1}" for place in range(exits)]
+        bars = {name: int(count) for name, count in zip(names, counts, strict=True)}
+        out: dict[str, Exhibit] = {"exits that answered": Bars(bars, "training rows", caption)}
+        out["exits by group"] = Grid(columns, rows, "Share of the rows of each group. No group was read in training.")
         images = kept["shown"][:, : exits + 1].permute(0, 1, 3, 4, 2).numpy()
-        names = ", ".join(f"exit {place + 1}" for place in range(exits))
-        told = f"Left a picture of training, then where {names} looked: the map of its class, from black, its least, to white."
+        told = "Pictures of training, and where each exit looked: the map of their class, from black, its least, to white."
         if images.shape[4] in (1, 3):
-            out["where exits looked"] = Picture.sheet(images, told)
+            out["where exits looked"] = Picture.sheet(images, told, columns=["picture", *names])
         return out
 
     def _remembered(self, logits: list[Tensor], batch: Batch, state: State) -> State:

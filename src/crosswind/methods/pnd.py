@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crosswind.core.errors import NeedsError
-from crosswind.core.exhibits import Exhibit, Grid
+from crosswind.core.exhibits import Bars, Exhibit, Grid
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
 from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, Output, RunContext, Stage, State
@@ -173,7 +173,9 @@ class PnD(Method):
         ]
         columns = ["group", "training rows", "mean weight", *(f"expert {place + 1}" for place in range(many))]
         caption = "Weight of the rows in the intrinsic halves at the end of training, in [0, 1]. No group was read in training."
-        return {"weights by group": Grid(columns, told, caption)}
+        bars = {f"{info.group_names[code]} ({int(counts[code])})": float(means[:, code].mean()) for code in order}
+        drawn = Bars(bars, "mean weight", f"{caption} In brackets: training rows.")
+        return {"weights by group": drawn, "weights by expert": Grid(columns, told, caption)}
 
     def _running(self, right: Sequence[Tensor], wrong: Sequence[Tensor], batch: Batch, state: State) -> State:
         """The state after these losses; a row that stands in the batch twice counts with its mean."""

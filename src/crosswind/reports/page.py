@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _VALUES_SHOWN = 24
+_OPEN_EXHIBITS = 12
 _SPECIAL = re.compile(r"""[&<>'"]""")
 
 
@@ -227,8 +228,8 @@ def _scores(study: StudyRecord) -> Section:
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
     for item in study.exhibits:
-        heading = heading_of(item.data, item.size, item.model)
-        group = groups.setdefault(heading, Group(heading, layout="cards", open=not groups))
+        heading = f"{item.method} under {item.shift}, seed {item.seed}; {heading_of(item.data, item.size, item.model)}"
+        group = groups.setdefault(heading, Group(heading, layout="cards", open=len(groups) < _OPEN_EXHIBITS))
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
             if isinstance(exhibit, Bars):
@@ -238,7 +239,7 @@ def _exhibits(study: StudyRecord) -> Section:
                 notes = (exhibit.caption,) if exhibit.caption else ()
                 group.tables.append(Table(slug(title), title, exhibit.columns, exhibit.rows, notes))
             else:
-                group.pictures.append((title, exhibit.caption, address(exhibit.png)))
+                group.pictures.append((title, exhibit.caption, address(exhibit.png), exhibit.columns, exhibit.rows))
     intro = ["What methods left to be looked at, of the first seed of each method and shift."]
     return Section("Exhibits", intro, list(groups.values()))
 

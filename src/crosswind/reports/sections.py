@@ -20,8 +20,8 @@ class Group:
     """What is shown together. With a `title` it can be folded; figures of the layouts `cards` and `pairs` stand side by side.
 
     `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts` are pairs of title and content to
-    copy, `pictures` are title, caption and address. `shots` are rows of a data set: what they have in common, in two parts, and
-    each row with the address of its picture.
+    copy, `pictures` are title, caption, address, names of columns and names of rows. `shots` are rows of a data set: what they
+    have in common, in two parts, and each row with the address of its picture.
     """
 
     title: str = ""
@@ -29,7 +29,7 @@ class Group:
     figures: list[tuple[Figure, list[Table]]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
-    pictures: list[tuple[str, str, str]] = field(default_factory=list)
+    pictures: list[tuple[str, str, str, Sequence[str], Sequence[str]]] = field(default_factory=list)
     open: bool = True
     layout: str = "stack"
     lists: list[tuple[str, Sequence[str]]] = field(default_factory=list)
