@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.cards import Original, card_of
-from crosswind.core.errors import DataError, InputError
+from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.core.types import digest_arrays
@@ -225,6 +225,108 @@ class ImageFolder(PreparedSource):
         if not files:
             raise DataError(f"{tree.name} holds no image; each should be {layout}")
         return files
+
+
+@register("imagenet", kind="source")
+@dataclass(frozen=True)
+class ImageNet(PreparedSource):
+    """ImageNet (ILSVRC 2012) in a folder of your own: 1,281,167 images of 1,000 classes to train on and 50,000 to validate on.
+
+    `path` holds the class list `LOC_synset_mapping.txt` and the folders `train` and `val`, side by side or in `ILSVRC/Data/CLS-LOC`
+    as Kaggle's archive unpacks: train/SYNSET/FILE, and val/SYNSET/FILE or val/FILE with `LOC_val_solution.csv`. A folder of some of
+    the classes, or of one of the two parts, is read too. Attributes: `class` (synsets such as n02085620, in the order of the
+    list, those that have an image) and `split` (train, val). Rows are in the order of split, class and file. Pictures are
+    resized to `size` x `size` without keeping their proportions. The fingerprint counts the bytes of each image and reads none.
+    Reference: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015.
+    """
+
+    path: str = knob(doc="the folder")
+    size: int = knob(224, domain="[4, 1024]", doc="side of the pictures in pixels")
+
+    own = ("path",)
+    card = card_of("imagenet")
+
+    def read(self, folder: Path) -> Reading:
+        """The images below `path`. Raises `InputError` for what is no folder, `DataError` for what it holds."""
+        top = Path(self.path).expanduser()
+        if not top.is_dir():
+            problem = "is not a folder" if top.exists() else "is a folder that does not exist"
+            raise InputError("imagenet.path", f"{self.path!r} {problem}")
+        lists = folder_tree(top, self.path, only=[_SYNSETS, _SOLUTION])
+        synsets = _synsets(lists)
+        inside = top / "ILSVRC" / "Data" / "CLS-LOC"
+        base = inside if inside.is_dir() else top
+        files: list[File] = []
+        codes: list[tuple[int, int]] = []
+        for part, name in enumerate(self.card.attributes["split"]):
+            if not (base / name).is_dir():
+                continue
+            tree = folder_tree(base / name)
+            flat = _solution(lists, synsets) if name == "val" and any("/" not in file for file in tree.sizes) else {}
+            found = []
+            for file in tree.sizes:
+                synset, _, image = file.rpartition("/")
+                synset = synset or flat.get(file.rpartition(".")[0], "")
+                if synset not in synsets or not image.lower().endswith(IMAGE_ENDINGS) or not tree.sizes[file]:
+                    told = f"SYNSET/FILE with a synset of {_SYNSETS}" + f", or listed in {_SOLUTION}" * (name == "val")
+                    raise DataError(f"{tree.name}: {file!r} is empty, no image, or not {told}")
+                found.append((synsets[synset], file))
+            files += [(tree, file) for _, file in sorted(found)]
+            codes += [(code, part) for code, _ in sorted(found)]
+        if not files:
+            raise DataError(f"{self.path} holds no image in train or val, here or in ILSVRC/Data/CLS-LOC")
+        columns = np.array(codes).T
+        there, columns[0] = np.unique(columns[0], return_inverse=True)
+        names, parts = list(synsets), self.card.attributes["split"]
+        table = AttributeTable((Attribute("class", tuple(names[code] for code in there)), Attribute("split", parts)), columns)
+        rows = np.bincount(columns[1], minlength=2).tolist()
+        told = {"source": "imagenet", "bytes": _sizes(tree.sizes[file] for tree, file in files)}
+        return Reading(_of_tree("imagenet", table, files, self.size, told), dict(zip(parts, rows, strict=True)))
+
+    def totals(self) -> Mapping[str, int]:
+        """None: a folder of some of the classes is read too."""
+        return {}
+
+
+_SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
+
+
+def _lines(lists: Tree, name: str) -> list[str]:
+    if name not in lists.sizes:
+        raise DataError(f"{lists.name} has no file {name}")
+    try:
+        return lists.read(name).decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise DataError(f"{lists.name}: {name} is no text in UTF-8") from None
+
+
+def _synsets(lists: Tree) -> dict[str, int]:
+    """The synsets of the class list, each with its place."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(_lines(lists, _SYNSETS), 1):
+        synset = line.partition(" ")[0].strip()
+        if not synset and not line.strip():
+            continue
+        if not re.fullmatch(r"n\d{8}", synset) or synset in found:
+            problem = "lists it for a second time" if synset in found else "should begin with a synset such as n02085620"
+            raise DataError(f"{lists.name}: {_SYNSETS}, line {number}, {shown(line[:60])}, {problem}")
+        found[synset] = len(found)
+    if not found:
+        raise DataError(f"{lists.name}: {_SYNSETS} is empty")
+    return found
+
+
+def _solution(lists: Tree, synsets: Mapping[str, int]) -> dict[str, str]:
+    """The synset of each validation image by its name without ending, which `LOC_val_solution.csv` has beside boxes."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(_lines(lists, _SOLUTION)[1:], 2):
+        name, _, told = line.partition(",")
+        synset = told.partition(" ")[0].strip()
+        if line.strip() and (not name or synset not in synsets or name in found):
+            problem = "which another line has too" if name in found else "which is not NAME,SYNSET BOX"
+            raise DataError(f"{lists.name}: {_SOLUTION}, line {number} is {shown(line[:60])}, {problem}")
+        found[name] = synset
+    return found
 
 
 def _of_tree(
