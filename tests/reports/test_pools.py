@@ -128,7 +128,7 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     first = section.groups[0]
     assert "11 networks (8 cnn, 3 nin) trained on mnist, on 3 shifted test domains and in domain." in first.intro[0]
     assert first.intro[1].endswith("1 of 12 took all their steps without it, and are in none of these numbers: deep, erm, seed 1.")
-    assert "ni-erase +0.24" in first.intro[2] and "fails above 0.1" in first.intro[2]
+    assert "ni-erase +0.24" in first.intro[2] and "fails above 0.1" in first.intro[2] and "ne-" not in first.intro[2]
     claims, measures = first.tables
     tested = [(row[0], row[1], row[2]) for row in claims.rows]
     assert [row[0] for row in tested] == [1, 1, 2, 2, 3, 3, 4], "two neighbourhoods in the paper's form, one ATC"
@@ -145,6 +145,14 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     assert tables["pool-mnist-tau"].columns == ("measure", "mnist", "noise", "usps", "fog")
     assert [row[0] for row in tables["pool-mnist-methods"].rows] == ["erm"] * 4 + ["flip-crop"] * 4
     assert [row[0] for row in tables["pool-mnist-architectures"].rows] == ["cnn"] * 4 + ["nin"] * 4
+    points = item.pool.values["ni-erase"]
+    for name, column, mine, apart in (
+        ("architectures", "nin", [p for p in points if p.architecture == "nin"], True),
+        ("methods", "flip-crop", [p for p in points if item.pool.methods[p.network] == "flip-crop"], False),
+    ):
+        alone = judge(mine, by_architecture=apart).macro_tau
+        (told,) = (row for row in tables[f"pool-mnist-{name}"].rows if row[:2] == (column, "ni-erase"))
+        assert any(str(cell).startswith(f"{alone.value:.3f} ") or cell == f"{alone.value:.3f}" for cell in told[6:8]), name
     (form,) = (table for name, table in tables.items() if "forms" in name)
     assert [row[0] for row in form.rows] == ["ne-randaugment"]
     assert "pool-mnist-less-atc-mc" in tables and len(tables) == 10
@@ -157,7 +165,8 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         "One network over many domains",
     ):
         assert text in page
-    numbers = study.number_tables(every=True)[-1]
+    tested, numbers = study.number_tables(every=True)[-2:]
+    assert tested.name == "pool-mnist-claims" and [item.name for item in study.number_tables(every=False)] == ["numbers"]
     assert numbers.name == "pool-mnist-numbers" and len(numbers.rows) == 3 * (5 + 4 * 5) + 5 + 4 * 6
     assert json.dumps([table.to_json() for table in study.text_tables()])
 

@@ -182,7 +182,7 @@ class StudyRecord:
         """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
         with damage_named(self.store, self.name):
             more = (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules)) if every else ()
-            pools = [item.numbers for item in self.pools] if every else []
+            pools = [table for item in self.pools for table in (*item.tables.get("claims", []), item.numbers)] if every else []
             return [number_table(self.found, self.rules), *(table for table in more if table is not None), *pools]
 
 

@@ -219,7 +219,8 @@ class Judged:
             told = told if pool.missed else "All networks reached it."
             out.append(f"Training stopped when {pool.fit_at:.0%} of the training rows were right. {told}")
         if pool.rises:
-            told = ", ".join(f"{label} {rise:+.2f}" for label, rise in pool.rises.items())
+            own = {label: rise for label, rise in pool.rises.items() if pool.neighbourhoods[label] == "largest"}
+            told = ", ".join(f"{label} {rise:+.2f}" for label, rise in own.items())
             out.append(
                 f"Outputs for the neighbours have more entropy than those for the rows by, in nats: {told}. The paper says that a "
                 f"measure fails above {RISE:g}."
