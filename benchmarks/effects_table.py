@@ -26,6 +26,10 @@ FILES = {
     # What these subjects are is not, or not only, in the file of a method.
     "ada": ["methods/adversarial.py"],
     "me-ada": ["methods/adversarial.py"],
+    "cos": ["methods/alignment.py", "training/pairs.py"],
+    # Beside themselves they have their limit alone, the reference.
+    "mmd-align": ["methods/mmd_align.py", "methods/alignment.py", "training/pairs.py"],
+    "vicreg": ["methods/vicreg.py", "methods/alignment.py", "training/pairs.py"],
     "reweight": ["shifts/split/sampling.py"],
     "augmix": ["transforms/policies/augmix.py"],
     "randaugment": ["transforms/policies/randaugment.py"],

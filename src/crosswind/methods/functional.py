@@ -19,6 +19,7 @@ __all__ = [
     "moment_distance",
     "row_keys",
     "row_losses",
+    "wide",
     "with_slopes",
     "without_autocast",
 ]
@@ -54,7 +55,7 @@ def membership(codes: Tensor, many: int) -> Tensor:
 
 def row_losses(logits: Tensor, y: Tensor) -> Tensor:
     """The cross-entropy of every row, [n], in nats and at least float32; logits [n, k], y int64 [n]."""
-    return torch.nn.functional.cross_entropy(_wide(logits), y, reduction="none")
+    return torch.nn.functional.cross_entropy(wide(logits), y, reduction="none")
 
 
 def moment_distance(
@@ -67,9 +68,9 @@ def moment_distance(
     `features` [n, d], `group` int64 [n] in [0, many). At least float32, whatever the arithmetic around it. Differentiable once.
     """
     with without_autocast(features):
-        wide = _wide(features)
+        widened = wide(features)
         with torch.no_grad():
-            x = wide.detach()
+            x = widened.detach()
             members = membership(group, many).to(x.dtype)
             counts = members.sum(0)
             shares = members / counts.clamp(min=1.0)
@@ -88,7 +89,7 @@ def moment_distance(
             # A group's mean moves with its rows.
             means_moved = torch.sub(2.0 * factor * apart, members.T @ pulled, alpha=4.0 * by_covariance)
             slope = torch.addmm(pulled, shares, means_moved, beta=4.0 * by_covariance)
-        return with_slopes(total, [wide], [slope])
+        return with_slopes(total, [widened], [slope])
 
 
 def kernel_distance(
@@ -110,9 +111,9 @@ def kernel_distance(
     pair is; None: all pairs count. A row of group -1 is in no group, but in the median. Else as `moment_distance`.
     """
     with without_autocast(features):
-        wide = _wide(features)
+        widened = wide(features)
         with torch.no_grad():
-            x = wide.detach()
+            x = widened.detach()
             members = membership(group, many).to(x.dtype)
             counts = members.sum(0)
             usable = _several(counts, rows) if unbiased else counts > 0
@@ -139,7 +140,7 @@ def kernel_distance(
                     by_squared = by_squared.sub(weighed, alpha=rate)
             # Every pair stands there twice, and |a - b|^2 has the slope 2 (a - b).
             slope = torch.addmm(by_squared.sum(1, keepdim=True) * centred, by_squared, centred, beta=4.0, alpha=-4.0)
-        return with_slopes(distance, [wide], [slope])
+        return with_slopes(distance, [widened], [slope])
 
 
 def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor]) -> Tensor:
@@ -148,7 +149,7 @@ def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor
     For what is made without a graph because its gradient costs less by a formula, or is at hand.
     """
     # Adds exactly 0. No `torch.autograd.Function`, whose Python costs as much as all of a small penalty.
-    pairs = [(_wide(one).flatten(), _wide(slope).flatten()) for one, slope in zip(inputs, slopes, strict=True)]
+    pairs = [(wide(one).flatten(), wide(slope).flatten()) for one, slope in zip(inputs, slopes, strict=True)]
     line = torch.stack([torch.dot(one, slope) for one, slope in pairs]).sum()
     return value + (line - line.detach())
 
@@ -230,7 +231,7 @@ def row_keys(ids: Tensor) -> Tensor:
     return (keys ^ (keys >> 31)) & 0x7FFFFFFFFFFFFFFF
 
 
-def _wide(values: Tensor) -> Tensor:
+def wide(values: Tensor) -> Tensor:
     """At least float32."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
