@@ -27,6 +27,10 @@ FILES = {
     "ada": ["methods/adversarial.py"],
     "cyclegan": ["methods/translation.py"],
     "me-ada": ["methods/adversarial.py"],
+    "cos": ["methods/alignment.py", "training/pairs.py"],
+    # Beside themselves they have their limit alone, the reference.
+    "mmd-align": ["methods/mmd_align.py", "methods/alignment.py", "training/pairs.py"],
+    "vicreg": ["methods/vicreg.py", "methods/alignment.py", "training/pairs.py"],
     "reweight": ["shifts/split/sampling.py"],
     "augmix": ["transforms/policies/augmix.py"],
     "randaugment": ["transforms/policies/randaugment.py"],

@@ -13,11 +13,14 @@ from tests.methods.pairs import found, given, info, kept_apart, trained
 from tests.training.test_pairs import NOISE
 from tests.training.world import run, same_weights, split, with_train
 
+import crosswind as cw
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.registry import load
 from crosswind.methods.base import Method
 from crosswind.methods.cos import Cos, cosine_distances
 from crosswind.methods.erm import ERM
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import study_from
 
 NAMES = ("cos", "vicreg", "mmd-align")
 ALL = pytest.mark.parametrize("name", NAMES)
@@ -175,3 +178,58 @@ def test_a_subset_of_environments_is_another_run_on_the_same_batches() -> None:
     zero = [trained(Cos(clean="clean", aligned=aligned, weight=0.0), steps=4) for aligned in (None, ["some"])]
     keys = [key for key in zero[0].weights("last") if key.startswith("model.")]
     assert keys and all(torch.equal(*(found.weights("last")[key] for found in zero)) for key in keys)
+
+
+def study(mode: str = "per-visit", **cos: Any) -> dict[str, Any]:
+    """Real digits: five of the ten are seen in noise too, and the other five are tested in it."""
+    derive = {"name": "state", "transform": "gaussian-noise", "mode": mode, "values": {"clean": None, "noise": {"severity": 5}}}
+    data = {
+        "source": "digits",
+        "label": "digit",
+        "attributes": ["state"],
+        "derive": derive,
+        "roles": {"test": 4, "validation": 0.2},
+    }
+    return {
+        "data": {"digits": data},
+        "shifts": {"apart": {"type": "systematic", "environment": "state", "classes": {"clean": "all", "noise": [0, 1, 2, 3, 4]}}},
+        "sizes": {"some": {"total": 200}},
+        "sets": {"validation": {"role": "validation", "law": "train"}, "test": {"role": "test", "law": "unseen"}},
+        "environments": ["state"],
+        "models": {"small": {"model": "mlp", "hidden": 16, "layers": 2}},
+        "methods": {"erm": {}, "cos": cos},
+        "training": {"steps": 4, "batch": 32, "validate_every": 2},
+        "seeds": 1,
+    }
+
+
+def test_a_study_of_classes_kept_apart_aligns_by_view(tmp_path: Path) -> None:
+    rows = cw.run_study({"name": "apart", **study(aligned=["noise"])}, tmp_path).rows
+    losses = {row["method"]: row["metrics"]["nll"] for row in rows if row["set"] == "test" and row["rule"] == "last"}
+    assert set(losses) == {"erm", "cos"} and losses["erm"] != losses["cos"]
+    assert {row["status"] for row in rows} == {"finished"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "knobs", "words"),
+    [
+        (
+            "fixed",
+            {},
+            r"^methods\.cos.* shows an image in two environments at pairs = view, so one of 'environments' must be an attr",
+        ),
+        ("per-visit", {"aligned": ["clean"]}, r"^methods\.cos.*\.aligned: unknown environment 'clean' \(valid: state=noise\)"),
+        (
+            "per-visit",
+            {"clean": "foggy"},
+            r"^methods\.cos.*\.clean: unknown environment 'foggy' \(valid: state=clean, state=noise\)",
+        ),
+        ("per-visit", {"pairs": "instance"}, r"^methods\.cos.*\.crop: pairs by instance are two crops of an image"),
+    ],
+)
+def test_a_plan_refuses_what_a_run_would_in_a_sentence(
+    mode: str, knobs: dict[str, Any], words: str, tmp_path: Path, capsys: Any
+) -> None:
+    with pytest.raises((InputError, NeedsError), match=words) as error:
+        make_plan(study_from(study(mode, **knobs), name="apart"))
+    assert "\n" not in str(error.value)

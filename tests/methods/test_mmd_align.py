@@ -71,3 +71,13 @@ def test_rows_of_pairs_that_are_not_aligned_are_in_the_width_alone() -> None:
     squared += [(a - 6) ** 2 + (b - 5) ** 2 for a, b in ((0, 0), (2, 1), (0, 1), (2, 0))]
     w = 2 * sorted(squared)[7]  # fifteen pairs of six rows
     assert some == pytest.approx(1 + math.exp(-4 / w) - math.exp(-1 / w) - math.exp(-5 / w))
+
+
+def test_each_environment_is_compared_with_the_clean_one() -> None:
+    """Noise and blur are aligned to clean, each by its own mean, and not to each other: a loop over the members of the pairs."""
+    random = np.random.default_rng(3)
+    first, second = random.normal(size=(9, 4)), random.normal(size=(9, 4))
+    here, there = [0, 0, 0, 0, 1, 1, 2, 2, 0], [1, 1, 2, 2, 0, 0, 0, 0, 0]
+    ours = float(found(MMDAlign(), given(first, second, here, there)).terms["alignment"])
+    group = np.array([*here[:8], -1, *there[:8], -1])  # the last row has no partner
+    assert ours == pytest.approx(slow(np.concatenate([first, second]), group, 0))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -345,6 +347,26 @@ def test_a_file_of_weights_is_in_the_key_by_its_bytes_and_not_by_its_place(tmp_p
         keys(tmp_path)
     with pytest.raises(InputError, match=r"models.pretrained.weights_sha256"):
         keys(tmp_path / "a", weights_sha256="0" * 64)
+
+
+def test_weights_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path, capsys: Any) -> None:
+    """With status 2 and one sentence; weights whose head has other classes do fit."""
+    from safetensors.torch import save_file
+
+    from crosswind.cli.main import _status
+    from crosswind.models.build import build_model, unnamed
+
+    made = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(7), 0).state_dict()
+    save_file({key: value.contiguous() for key, value in made.items()}, str(tmp_path / "w.safetensors"))
+    for model, status in (("resnet18", 2), ("vit-tiny", 0)):
+        study = {**STUDY, "methods": ["erm"], "models": {"given": {"model": model, "weights": "w.safetensors"}}, "seeds": 1}
+        study |= {"shifts": {"none": []}, "training": {"steps": 1, "validate_every": 1, "batch": 8}}
+        (tmp_path / "study.yaml").write_text(json.dumps(study), encoding="utf-8")
+        out = tmp_path / model
+        assert _status(["run", str(tmp_path / "study.yaml"), "--out", str(out)]) == status
+        said = capsys.readouterr().err
+        misfit = re.search(r"^error: model.weights: '.*w.safetensors' does not fit the model: .*$", said, re.M)
+        assert bool(misfit) == (status == 2) and out.exists() == (status == 0)
 
 
 WORST = ["best-id", "best-id-worst-group", "best-id-balanced-accuracy"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crosswind.core.types import canonical
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.engines.inline import Inline
@@ -18,7 +19,7 @@ EXECUTE = "crosswind.studies.jobs:execute"
 
 
 def check_ready(plan: Plan, workers: int) -> None:
-    """Refuse, before anything is written, a device that is not here and pictures that cannot be decoded.
+    """Refuse, before anything is written, a device that is not here, pictures that cannot be decoded, and weights that do not fit.
 
     `workers`: threads that decode. Raises `InputError`, `DataError`.
     """
@@ -31,6 +32,19 @@ def check_ready(plan: Plan, workers: int) -> None:
     used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
     for values in used.values():
         check_pixels(build_dataset(values), workers)
+    weighed = {}
+    for job in plan.jobs:
+        knobs = job.spec["model"]["knobs"] if job.kind == "fit" else {}
+        if str(knobs.get("weights") or "").endswith(".safetensors") and not knobs.get("of"):
+            weighed[canonical([job.spec["model"], job.spec["main"]])] = job.spec
+    if weighed:
+        from crosswind.models.build import build_model, unnamed
+
+        for spec in weighed.values():
+            # Of a head with another number of classes the width is looked at, and a new one is made.
+            build_model(
+                spec["model"]["name"], spec["model"]["knobs"], build_dataset(used[spec["main"]]).check_inputs(), unnamed(2), 0
+            )
 
 
 def run_plan(
