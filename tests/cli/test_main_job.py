@@ -95,7 +95,7 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
 
 
 def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
-    from crosswind.studies.jobs import run_predictions
+    from crosswind.studies.predictions_file import run_predictions
     from crosswind.studies.store import Store
 
     with Store.open(store) as opened:

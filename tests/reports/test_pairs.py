@@ -15,7 +15,7 @@ from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
 from crosswind.reports.pairs import apart
 from crosswind.shifts.split import SplitPlan, make_split
-from crosswind.studies.jobs import run_predictions
+from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {

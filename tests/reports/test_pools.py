@@ -10,10 +10,9 @@ import pytest
 
 from crosswind.evaluation.metrics import estimate_metrics
 from crosswind.evaluation.pools import judge
-from crosswind.reports.estimate_sections import estimates
+from crosswind.reports.estimate_sections import estimates, pools
 from crosswind.reports.gather import StudyRecord
 from crosswind.reports.page import study_page
-from crosswind.reports.pool_sections import pools
 from crosswind.reports.pools import pools_of
 from crosswind.reports.results import arrange
 

@@ -21,7 +21,7 @@ from crosswind.reports import rows as behind_rows
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.jobs import run_predictions
+from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store
 
 TRAINING: dict[str, Any] = {"steps": 12, "batch": 16, "lr": 0.01, "validate_every": 4, "patience": None}

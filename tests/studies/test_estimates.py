@@ -21,8 +21,8 @@ from crosswind.evaluation.metrics import ESTIMATE
 from crosswind.reports.estimate_sections import estimates
 from crosswind.shifts.split import RowSet
 from crosswind.studies import varying
-from crosswind.studies.jobs import run_predictions
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 from crosswind.transforms.neighbourhood import POOL

@@ -13,8 +13,9 @@ from tests.studies.plans import of_kind
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError, InputError, NeedsError
-from crosswind.studies.jobs import GIVEN, run_predictions
+from crosswind.studies.jobs import GIVEN
 from crosswind.studies.plan import make_plan
+from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

@@ -13,8 +13,9 @@ from tests.studies.plans import of_kind
 
 import crosswind as cw
 from crosswind.core.errors import InputError
-from crosswind.studies.jobs import GIVEN, read_predictions, run_predictions
+from crosswind.studies.jobs import GIVEN
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.predictions_file import read_predictions, run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 

@@ -20,8 +20,8 @@ from crosswind.data.budget import bounded
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
-from crosswind.studies.jobs import read_predictions
 from crosswind.studies.plan import make_plan
+from crosswind.studies.predictions_file import read_predictions
 from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store

@@ -18,7 +18,7 @@ from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.cifar import Cifar10, Cifar101
 from crosswind.data.sources.mnist import Mnist, Svhn, Usps
-from crosswind.reports import pool_sections
+from crosswind.reports import estimate_sections
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
 
@@ -136,7 +136,7 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
         assert {"ni-randaugment", "ne-randaugment", "atc-mc"} <= item.pool.values.keys() and len(item.tables) == 7
         (form, *_) = (table for table in item.tables["forms"] if "forms" in table.name)
         assert form.rows[0][0] == "ne-randaugment"
-    section = pool_sections.pools(found)
+    section = estimate_sections.pools(found)
     assert len(section.groups) == 7 * pools and section.title in (root / "out" / "report.html").read_text(encoding="utf-8")
 
 

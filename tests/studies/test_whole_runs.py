@@ -28,8 +28,8 @@ from crosswind.reports.results import arrange
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
-from crosswind.studies.jobs import read_predictions
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.predictions_file import read_predictions
 from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import json_schema, study_from
 from crosswind.studies.store import Store

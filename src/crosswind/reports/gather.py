@@ -20,7 +20,7 @@ from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.findings import Findings, find
-from crosswind.reports.pool_sections import Judged
+from crosswind.reports.judged_pools import Judged
 from crosswind.reports.pools import pools_of
 from crosswind.reports.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.rows import Behind, rows_behind

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.core.exhibits import Bars, Grid
 from crosswind.evaluation.metrics import HEADLINE
-from crosswind.reports import estimate_sections, pool_sections, row_sections
+from crosswind.reports import estimate_sections, row_sections
 from crosswind.reports import figures as draw
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
@@ -294,7 +294,7 @@ def _specification(study: StudyRecord) -> Section:
 
 _SECTIONS = (
     *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.systematic),
-    *(row_sections.mistakes, row_sections.learning_curves, pool_sections.pools, estimate_sections.estimates),
+    *(row_sections.mistakes, row_sections.learning_curves, estimate_sections.pools, estimate_sections.estimates),
     *(_exhibits, _ranks, _rules, _time, _runs, _specification),
 )
 

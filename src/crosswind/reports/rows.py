@@ -341,7 +341,8 @@ def _answers(place: Place, shift: str, method: str, drawn: _Drawn, reader: _Read
 
 
 def _said(reader: _Reader, key: str, place: Place) -> Predictions | None:
-    from crosswind.studies.jobs import GIVEN, read_predictions
+    from crosswind.studies.jobs import GIVEN
+    from crosswind.studies.predictions_file import read_predictions
 
     for need, about in reader.jobs(key):
         if about["kind"] == "predict" and about["spec"]["set"] == place.set:

@@ -29,15 +29,15 @@ from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
 from crosswind.shifts.split import RowSet, Split, make_split
-from crosswind.studies.artifacts import artifact_folder, plain_json
+from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
+from crosswind.studies.predictions_file import read_predictions, said_in, write_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crosswind.methods.base import Method
-    from crosswind.studies.store import Store
     from crosswind.training.profiling import Profile
     from crosswind.training.settings import ModelSpec, TrainingSettings
     from crosswind.training.trajectory import Answer, Trajectory
@@ -209,7 +209,7 @@ def score(spec: Values, place: Place) -> Done:
     read = [_about(folder) for folder in folders]
     predicted = [about for about in read if about["kind"] == "predict"]
     estimates = [about for about in read if about["kind"] == "estimate"]
-    said = _said(folders)
+    said = said_in(folders)
     if read[0]["kind"] == "fit":  # the report of its split, with the test sets that were predicted
         fitted, names = read[0], {name: told for about in read for name, told in about["sets"].items()}
         report = json.loads((folders[0] / "split.json").read_text(encoding="utf-8"))
@@ -357,43 +357,6 @@ def _write_profile(path: Path, traced: Profile) -> dict[str, str | None]:
     except OSError as error:
         return {"path": None, "trouble": f"{trace.name} cannot be written: {error.strerror or error}"}
     return {"path": str(trace), "trouble": ""}
-
-
-def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predictions]]) -> None:
-    """One compressed npz with every rule and set: `RULE/SET/ids`, `.../label`, `.../group`, `.../answer`, `.../logits`."""
-    arrays = {}
-    for rule, sets in predictions.items():
-        for name, item in sets.items():
-            for part in ("ids", "label", "group", "answer", "logits"):
-                array = getattr(item, part)
-                if array is not None:
-                    arrays[f"{rule}/{name}/{part}"] = array
-    with path.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-
-
-def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
-    """What `write_predictions` wrote: predictions by selection rule and set. Nothing is unpickled."""
-    out: dict[str, dict[str, dict[str, Any]]] = {}
-    with np.load(path, allow_pickle=False) as arrays:
-        for key in arrays.files:
-            rule, rest = key.split("/", 1)
-            name, part = rest.rsplit("/", 1)
-            out.setdefault(rule, {}).setdefault(name, {})[part] = arrays[key]
-    return {rule: {name: Predictions(**parts) for name, parts in sets.items()} for rule, sets in out.items()}
-
-
-def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
-    """Everything that a run of `store` predicted, by selection rule and set; `key` as `Store.results` gives it."""
-    return _said([artifact_folder(store.out, need) for need in store.run(key)["needs"]])
-
-
-def _said(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:
-    out: dict[str, dict[str, Predictions]] = {}
-    for path in (folder / "predictions.npz" for folder in folders):
-        for rule, sets in (read_predictions(path) if path.is_file() else {}).items():
-            out.setdefault(rule, {}).update(sets)
-    return out
 
 
 def run_versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The section of a page that judges estimators of accuracy on a pool of networks, as Ng et al. 2022 do in section 4.3."""
+"""Estimators of accuracy judged on a pool of networks, as Ng et al. 2022 do in section 4.3: claims, tables, words."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from crosswind.core.errors import shown
-from crosswind.evaluation.points import HELD, LEAST, Point
+from crosswind.evaluation.points import LEAST, Point
 from crosswind.evaluation.pool_claims import ALPHA, CANNOT_TELL, CLAIMS, HOLDS, OPPOSITE, RISE, Decision, decide
 from crosswind.evaluation.pools import Judgement, by_domain, comparisons, judge
 from crosswind.reports import estimate_figures as draw
 from crosswind.reports.pools import Pool
-from crosswind.reports.sections import Group, Section
 from crosswind.reports.tables import Cell, Table, slug
-
-if TYPE_CHECKING:
-    from crosswind.reports.gather import StudyRecord
 
 ATC = ("atc-mc", "atc-ne")
 """The baselines of Ng et al. 2022, by their registered names."""
@@ -230,39 +224,3 @@ class Judged:
 
 def _p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
-
-
-_LINES = ", ".join(shown(name) for name, rule in HELD.items() if rule.uses_target_labels)
-
-
-def pools(study: StudyRecord) -> Section:
-    """Estimators judged on the networks of the study: claims, tables and estimated against true accuracy."""
-    groups: list[Group] = []
-    for item in study.pools:
-        pool, tables = item.pool, item.tables
-        head = f"{pool.name}: " if len(study.pools) > 1 else ""
-        first = Group(f"{head}the pool", item.intro(), tables=[*tables.get("claims", []), *tables.get("all", [])])
-        if item.decisions:
-            first.lists = [("What Ng et al. 2022 claim, and what these networks say", item.verdicts())]
-        picture, numbers = draw.scatter(f"{item.name}-scatter", pool.shown())
-        mapped = [label for label in pool.values if label not in pool.estimates]
-        words = [f"{', '.join(mapped)}: the accuracy by a line fitted on the other domains, without an interval."] if mapped else []
-        groups += [
-            first,
-            Group(f"{head}estimated against true accuracy", words, [(picture, [numbers])]),
-            Group(f"{head}by test domain", tables=tables.get("domains", []), open=False),
-            Group(f"{head}by what a line is fitted on", tables=tables.get("lines", []), open=False),
-            Group(f"{head}by training method and architecture", tables=tables.get("parts", []), open=False),
-            Group(f"{head}estimators and forms compared", tables=tables.get("forms", []), open=False),
-            Group(f"{head}one network over many domains", tables=tables.get("one network", []), open=False),
-        ]
-    intro = [
-        "Networks are ranked and their accuracies told from what an estimator or measure says of them (Ng et al. 2022, "
-        "section 4.3), where there are five networks or more. Kendall's tau: macro, over the networks of one architecture on "
-        "a shifted domain; micro, on one domain over networks of several training domains; arch, over all architectures; ID, "
-        "in domain. Averages are over domains, then architectures. Some errors are of lines that were fitted on accuracies "
-        "on the very domain that they predict, which nobody has in practice: "
-        f"{_LINES}. The others use none."
-    ]
-    kept = [group for group in groups if group.tables or group.figures]
-    return Section("Estimators on a pool of networks", intro, kept)
