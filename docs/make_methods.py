@@ -147,7 +147,7 @@ def _tried(item: Facts, studies: Sequence[str]) -> list[str]:
             f"{told}, points chosen by {' or '.join(rules)}.",
             "",
         ]
-    return [*lines, *(["Tried on exploring seeds, and left:", "", *_table(("task", "what was seen"), left), ""] if left else [])]
+    return [*lines, *(["Tried, and left:", "", *_table(("task", "what was seen"), left), ""] if left else [])]
 
 
 def _sections(doc: str) -> Iterator[tuple[str, list[str]]]:
