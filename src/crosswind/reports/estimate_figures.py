@@ -72,7 +72,8 @@ def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
     # The categories of the page have colours for light and dark; more shifts than these take a scheme that has enough.
     own = {"range": "category" if len(shifts) <= 4 else "ordinal"}
     colours = own if len(shifts) <= 6 else {"scheme": "tableau20"}
-    legend = {"orient": "top", "title": None, "columns": 5, "symbolOpacity": 1}
+    # Two names fit the width of a phone.
+    legend = {"orient": "top", "title": None, "columns": 2 if max(map(len, shifts)) > 6 else 5, "symbolOpacity": 1}
     colour = text("s", scale={"domain": list(shifts), **colours}, legend=legend if len(shifts) <= 20 else None)
     both = (("m", "estimator"), ("k", "network"), ("s", "test domain"), ("a", "accuracy", ".1%"), ("e", "estimate", ".1%"))
     interval = {"x": x, "y": number("l", scale=whole), "y2": {"field": "h"}, "color": colour}
