@@ -127,5 +127,14 @@ def test_many_classes_stand_together_by_where_they_are_seen() -> None:
     }
     made = apart(("y", "a"), columns, np.ones((1, len(order)), bool), test, order, split)
     assert made is not None
+    # A reference that is right in every fourth row: equation 1 with its accuracy on all classes of the environment taken off.
+    quarter = made._replace(right=(order % 4 == 0)[None])
+    shown = np.asarray(made.groups[1])[made.groups[0]]
+    told = quarter._replace(right=(shown | (order % 2 == 0))[None]).beside(quarter)
+    assert set(told) == {"a=a1", "a=a2"}
+    for name, one in told.items():
+        inside = columns["a"][0] == int(name[-1])
+        assert one.reference == pytest.approx((order[inside] % 4 == 0).mean()) and 0.1 < one.reference < 0.4
+        assert one.seen == 1 and one.rho == rho(one.seen, one.unseen, one.reference) and one.rho < 0.6
     assert {name for name, _ in made.cells} == {"a1 (10 classes)", "a2 (20 classes)", "no other (10 classes)"}
     assert made.seen >= {("a1 (10 classes)", "a1"), ("no other (10 classes)", "a0")} and ("a1 (10 classes)", "a2") not in made.seen

@@ -62,13 +62,13 @@ def _environments(draw: DrawReport) -> Iterator[str]:
         together.setdefault(tuple((name, f"{share:.4f}") for name, share in shares.items()), []).append(label)
     if not together:
         return
-    names = list(dict.fromkeys(name for pattern in together for name, _ in pattern))
+    names = list(next(iter(draw.environments.values())))
     yield f"environments in {draw.source} under {draw.shift}: the share of training's visits that show each class there"
     rows = [("classes", *names, "each class")]
     for pattern, labels in together.items():
         shown, more = ", ".join(labels[:3]), f" and {len(labels) - 3} more" if len(labels) > 3 else ""
         total = sum(draw.environments[labels[0]].values())
-        rows.append((f"{shown}{more}", *(dict(pattern).get(name, ".") for name in names), f"{total:.4f}"))
+        rows.append((f"{shown}{more}", *(text if float(text) else "." for _, text in pattern), f"{total:.4f}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + "  ".join(f"{cell:{'>' if i else '<'}{widths[i]}}" for i, cell in enumerate(row))

@@ -23,7 +23,9 @@ Column = tuple[Ints, tuple[str, ...]]
 class Apart(NamedTuple):
     """Classes by environments: accuracy and rows of each pair, the pairs that training showed, and rho of each environment.
 
-    Where there are more classes than a heat map has room for, those that are seen in the same environments stand together.
+    Where there are more classes than a heat map has room for, those that are seen in the same environments stand together. `right`
+    bool [seeds, n]: the answers, in an order of test rows that is the same for all methods under one shift; `groups`: the group of
+    each, which of them training showed, their names and those of the classes.
     """
 
     label: str
@@ -31,6 +33,12 @@ class Apart(NamedTuple):
     cells: Mapping[tuple[str, str], tuple[float, int]]
     seen: frozenset[tuple[str, str]]
     measures: Mapping[str, Systematic]
+    right: NDArray[np.bool_]
+    groups: tuple[Ints, list[bool], tuple[str, ...], tuple[str, ...]]
+
+    def beside(self, reference: Apart) -> Mapping[str, Systematic]:
+        """`measures` with the accuracy of a reference model, on all classes of an environment, taken off as equation 1 has it."""
+        return by_environment(self.right, *self.groups, reference=reference.right)
 
 
 def by_pair(one: Column, other: Column, right: NDArray[np.bool_]) -> dict[tuple[str, str], tuple[float, int]]:
@@ -53,7 +61,8 @@ def apart(
     """
     label, environment = (values[name] for name in names)
     group, seen = rows.group[order], np.asarray(split.seen(rows))
-    measures = by_environment(right, group, seen.tolist(), rows.group_names, split.class_names)
+    groups = (group, seen.tolist(), rows.group_names, split.class_names)
+    measures = by_environment(right, *groups)
     if not measures:
         return None
     # By the names of groups: training may show a pair that has no test row.
@@ -70,6 +79,8 @@ def apart(
         by_pair(label, environment, right),
         frozenset((label[1][code], environment[1][value]) for code, value in pairs),
         measures,
+        right,
+        groups,
     )
 
 

@@ -61,11 +61,18 @@ def apart(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
     return _map(f"apart-{_name(items[0])}", title, caption, rows, told, (first.label, first.environment, "accuracy"))
 
 
-def rhos(items: Sequence[Answers]) -> Table:
-    """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a row a method."""
+def rhos(items: Sequence[Answers], reference: str = "") -> Table:
+    """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a row a method.
+
+    `reference`: the method that is the reference model of equation 1; none where it is not among the items.
+    """
     rows: list[tuple[Any, ...]] = []
+    base = next((item.apart for item in items if item.method == reference), None)
     for item in items:
-        for name, told in (item.apart.measures if item.apart is not None else {}).items():
+        if item.apart is None:
+            continue
+        measures = item.apart.measures if base is None else item.apart.beside(base)
+        for name, told in measures.items():
             interval = "undefined" if told.rho is None else "" if told.low is None else f"{told.low:.2f} to {told.high:.2f}"
             accuracies = (round(told.seen, 4), round(told.unseen, 4), round(told.seen - told.unseen, 4))
             rho = None if told.rho is None else round(told.rho, 4)
@@ -73,7 +80,11 @@ def rhos(items: Sequence[Answers]) -> Table:
     notes = (
         "seen, unseen: accuracy on the classes that training showed in the environment, and on the others; gap: the difference.",
         "rho: unseen / seen, cut to [0, 1] (Omran and Schiele 2022, equation 1, without a reference network). The 95% interval is "
-        "a bootstrap over test rows and seeds.",
+        "a bootstrap over test rows and seeds."
+        if base is None
+        else f"rho: (unseen - r) / (seen - r), cut to [0, 1] (Omran and Schiele 2022, equation 1); r is the accuracy of "
+        f"{reference}, which took no step, on all classes of the environment. Undefined where seen pairs are no better than r. "
+        "The 95% interval is a bootstrap over test rows and seeds.",
     )
     columns = ("method", "environment", "seen", "unseen", "gap", "rho", "95% interval", "seen rows", "unseen rows", "seeds")
     title = f"Systematic robustness under {items[0].shift}"

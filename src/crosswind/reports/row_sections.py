@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from crosswind.reports import row_figures
@@ -70,10 +70,14 @@ def systematic(study: StudyRecord) -> Section:
         if item.apart is not None:
             together.setdefault(heading_of(item.place.data, item.place.size, item.place.model, item.shift), []).append(item)
     groups: list[Group] = []
+    # A reference that takes no step is the network that the others are fine-tuned from.
+    methods = study.resolved.get("methods")
+    settings = methods.get(study.reference) if isinstance(methods, Mapping) else None
+    untrained = study.reference if ((settings or {}).get("training") or {}).get("steps") == 0 else ""
     for heading, items in together.items():
         group, made = Group(heading, open=len(groups) < OPEN_PLACES), row_figures.apart(items)
         group.figures = [made[:1] + ([made[1]],)] if made is not None else []
-        group.tables = [row_figures.rhos(items)]
+        group.tables = [row_figures.rhos(items, untrained)]
         groups.append(group)
     intro = ["Training showed some classes in an environment and kept the others from it; the test shows all of them everywhere."]
     return Section("Systematic robustness", intro, groups)

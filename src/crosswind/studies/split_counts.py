@@ -28,7 +28,7 @@ class DrawReport:
 
     `train_shared`: the share of the training rows that two seeds are expected to share. `cells`: the training rows of every cell
     that has any. `matching`: for each spurious correlation the values that go with each class. `environments`: of a systematic
-    shift, class -> environment -> share of all visits of training, by the study's sampler; only what is shown.
+    shift, class -> environment that training shows -> share of all its visits, by the study's sampler; 0 for pairs kept apart.
     """
 
     source: str
@@ -127,7 +127,7 @@ class DrawCounts:
         return np.arange(self.cells.size) * values, values
 
     def shown_in(self, sampler: Sampler) -> dict[str, dict[str, float]]:
-        """Class -> environment -> the share of all visits of training that show it, if any do; {} without environments."""
+        """Class -> environment that training shows -> the share of all visits that show the two; {} without environments."""
         if self.environments is None:
             return {}
         of, mass = self.environments, self._drawn(sampler).ravel()
@@ -136,7 +136,7 @@ class DrawCounts:
         table = table.reshape(-1, of.size) / max(mass.sum(), 1)
         names = next(axis.values for axis in self.study_cells.axes if axis.name == of.name)
         return {
-            label: {name: float(share) for name, share in zip(names, row, strict=True) if share > 0}
+            label: {name: float(share) for name, share, any_class in zip(names, row, table.any(axis=0), strict=True) if any_class}
             for label, row in zip(self.study_cells.label.values, table, strict=True)
         }
 
