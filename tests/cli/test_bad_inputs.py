@@ -313,7 +313,7 @@ CASES = [
     Case("set without a value", edited("seeds", to=1), ("--set", "key=value"), given("--set", "training.steps")),
     Case("set of an unknown key", edited("seeds", to=1), ("training", "'stepz'", "'steps'"), given("--set", "training.stepz=3")),
     Case("set of a wrong value", edited("seeds", to=1), ("training.steps", "whole number"), given("--set", "training.steps=few")),
-    Case("unknown scale", edited("seeds", to=1), ("--scale", "'huge'", "tiny"), given("--scale", "huge")),
+    Case("unknown scale", edited("seeds", to=1), ("--scale", "'huge'"), given("--scale", "huge")),
     Case("scale that is not there", edited("seeds", to=1), ("--scale", "'tiny'"), given("--scale", "tiny")),
     Case("unknown kind", None, ("'methodz'", "'methods'"), ("list", "methodz")),
     Case("unknown name", None, ("'emr'", "'erm'"), ("show", "method", "emr")),

@@ -32,9 +32,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one field, such as training.steps=100; may be repeated."),
 ]
-Scale = Annotated[
-    str | None, typer.Option("--scale", metavar="tiny|small|paper", help="Lay the study's overlay of this name over it.")
-]
+Scale = Annotated[str | None, typer.Option("--scale", metavar="NAME", help="Lay the study's overlay of this name over it.")]
 
 
 def folder(text: str | None) -> str | None:

@@ -106,7 +106,7 @@ def change_map(at: PlaceResults) -> Figure | None:
         "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction.",
         f"Heat map of {len(methods)} methods and {len(at.shifts)} shifts: mean change of {HEADLINE.words} against {at.reference}, "
         f"{_between(data, 'd', '+')}; {sum(row['x'] for row in data)} of {len(data)} intervals exclude 0.",
-        _method_map(at.shifts, methods, told, diverging=True),
+        method_map(at.shifts, methods, told, diverging=True),
         data,
         "grid",
         methods,
@@ -133,7 +133,7 @@ def worst_map(at: PlaceResults) -> Figure | None:
         "Mean over runs of the lowest accuracy of any group; which group that is may differ between seeds. Of small groups the "
         "lowest is low by chance alone: the table gives their rows.",
         f"Heat map of {len(at.methods)} methods and {len(at.shifts)} shifts: worst group accuracy, {_between(data, 'd')}.",
-        _method_map(at.shifts, at.methods, told, diverging=False),
+        method_map(at.shifts, at.methods, told, diverging=False),
         data,
         "grid",
         most=1.0,
@@ -145,7 +145,7 @@ def _cell(shift: str, method: str, entry: Entry, summary: Summary, sign: str = "
     return {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary, sign), "n": summary.n, "t": words}
 
 
-def _method_map(shifts: Sequence[str], methods: Sequence[str], told: Sequence[Any], diverging: bool) -> dict[str, Any]:
+def method_map(shifts: Sequence[str], methods: Sequence[str], told: Sequence[Any], diverging: bool) -> dict[str, Any]:
     """Method x shift by colour of d with the text t; framed where x, and pale without it if `diverging`. Parameter `most`."""
     top = {"orient": "top", "labelAngle": 0 if len(shifts) <= 8 else -40, "labelLimit": 90}
     where = {

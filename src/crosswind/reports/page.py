@@ -20,6 +20,7 @@ from crosswind.reports import estimate_sections, row_sections
 from crosswind.reports import figures as draw
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
+from crosswind.reports.families import agreement_table, change_table, families, family_map, rank_by_seed_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
 from crosswind.reports.results import Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
@@ -249,6 +250,22 @@ def _ranks(study: StudyRecord) -> Section:
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
+def _families(study: StudyRecord) -> Section:
+    groups: list[Group] = []
+    for item in families(study.places, study.resolved):
+        rest = [rank_by_seed_table(item), agreement_table(item)]
+        group = Group(_place_heading(item.place), tables=[table for table in rest if table is not None], open=not groups)
+        if (figure := family_map(item)) is not None:
+            group.figures = [(figure, [change_table(item)])]
+        if len(item.places[0].methods) > len(
+            study.places[0].methods
+        ):  # rows of several models: elsewhere they are not ranked together
+            group.figures += [(draw.rank_dots(ranks), [rank_table(ranks)]) for ranks in ranking(item.places)]
+        groups.append(group)
+    intro = ["Methods and architectures side by side, by the families of the paper that places most of them; data sets averaged."]
+    return Section("Families", intro, groups)
+
+
 def _rules(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for anywhere in dict.fromkeys(at.place._replace(rule="") for at in study.places):
@@ -295,7 +312,7 @@ def _specification(study: StudyRecord) -> Section:
 _SECTIONS = (
     *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.systematic),
     *(row_sections.mistakes, row_sections.learning_curves, estimate_sections.pools, estimate_sections.estimates),
-    *(_exhibits, _ranks, _rules, _time, _runs, _specification),
+    *(_exhibits, _families, _ranks, _rules, _time, _runs, _specification),
 )
 
 

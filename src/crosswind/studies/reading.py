@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
 NAMED = ("methods", "models")  # fields that are a list of names, or a mapping from names to settings
-SCALES = ("tiny", "small", "paper")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster and reads the same language
 _WORDS: dict[str, bool | None] = {"": None, "~": None}
 _WORDS |= {

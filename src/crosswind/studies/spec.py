@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from crosswind.core.errors import InputError
-from crosswind.studies.reading import SCALES, apply_settings, field_error, find_study, merge, read_study_file
+from crosswind.studies.reading import apply_settings, field_error, find_study, merge, read_study_file
 from crosswind.training.selection import RULES
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
@@ -223,7 +223,7 @@ class Study(_Strict):
     )
     keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
     time_limit: float | None = _is(None, "seconds that one run may take", gt=0)
-    scales: dict[Literal["tiny", "small", "paper"], dict[str, Any]] = _is({}, "overlays chosen by --scale; null takes a key out")
+    scales: dict[Name, dict[str, Any]] = _is({}, "overlays chosen by --scale, such as tiny, small, paper; null takes a key out")
 
     @field_validator("seeds", "split_seeds")
     @classmethod
@@ -274,8 +274,6 @@ def study_from(
     """A study from plain values. `where` names the file in errors."""
     merged = dict(values)
     if scale is not None:
-        if scale not in SCALES:
-            raise InputError("--scale", f"unknown scale {scale!r}", SCALES)
         overlays = merged.get("scales")
         known = overlays if isinstance(overlays, Mapping) else {}
         if scale not in known:
