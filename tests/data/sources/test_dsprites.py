@@ -89,7 +89,7 @@ def test_colours_have_the_papers_values(data: AttributedDataset) -> None:
 
 
 def test_on_black_the_colours_are_pure_red_green_and_blue(data: AttributedDataset) -> None:
-    """Wiles et al. 2022: the same latents and drawings, red, green or blue on black; 40,960 / 9 x 3 = 13,653 or so of each a scale."""
+    """Wiles et al. 2022: the same latents and drawings, red, green or blue on black, as many of each."""
     black = DSprites(palette="on-black").load()
     assert [item.values for item in black.schema[5:]] == [("red", "green", "blue"), ("black",)]
     assert black.fingerprint != data.fingerprint
