@@ -31,9 +31,9 @@ from crosswind.shifts.split import LAWS, Roles, SetPlan, SplitPlan, parse_sample
 from crosswind.studies.axes import Point
 from crosswind.studies.spec import DataSpec, Study
 
-PATH_KNOBS = ("path", "images", "features", "root", "original")
-"""Knobs of sources that say where data lies, or whether an original's pixels are taken. What the data then are, their fingerprint
-says in a run's key, and these stay out of it."""
+PATH_KNOBS = ("path", "images", "features", "root", "original", "palette")
+"""Knobs of sources that say where data lies, whether an original's pixels are taken, or in which colours. What the data then are,
+their fingerprint says in a run's key, and these stay out of it."""
 _KEPT = 8
 _datasets: dict[str, AttributedDataset] = {}
 

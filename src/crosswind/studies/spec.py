@@ -284,8 +284,9 @@ def study_from(
     merged = {"name": name, **apply_settings(merged, settings)}
     study = _validated(merged, where)
     for other, overlay in study.scales.items():
-        # A slip in an overlay should not wait for the day when it is used.
-        _validated(merge(merged, overlay), where, f"scales.{other}.")
+        # A slip in an overlay should not wait for the day when it is used. It lies on the file, not on the scale chosen today:
+        # two that leave different shifts out would leave none.
+        _validated(merge({"name": name, **values}, overlay), where, f"scales.{other}.")
     return study
 
 

@@ -88,6 +88,24 @@ def test_colours_have_the_papers_values(data: AttributedDataset) -> None:
     assert OBJECT_COLORS["yellow"] == (255, 255, 0) and BACKGROUND_COLORS["orange"] == (255, 153, 51)
 
 
+def test_on_black_the_colours_are_pure_red_green_and_blue(data: AttributedDataset) -> None:
+    """Wiles et al. 2022: the same latents and drawings, red, green or blue on black, as many of each."""
+    black = DSprites(palette="on-black").load()
+    assert [item.values for item in black.schema[5:]] == [("red", "green", "blue"), ("black",)]
+    assert black.fingerprint != data.fingerprint
+    assert np.array_equal(black.table.codes[:6], data.table.codes[:6]) and not black.table.codes[6].any()
+    rows = np.arange(0, 737_280, 7919)
+    x, ink = black.inputs(rows), black.table.codes[5, rows]
+    shape, scale, orientation, x_place, y_place = np.unravel_index(rows, COUNTS)
+    cover = drawn_covers(shape, (scale + 5) / 10, orientation, x_place, y_place, 64, True)
+    assert np.array_equal(np.take_along_axis(x, ink[:, None, None, None].astype(int), axis=3)[..., 0], cover)
+    assert np.array_equal(x.sum(axis=3), cover)  # and nothing in the other two channels
+    counts = np.bincount(black.table.codes[5], minlength=3)
+    assert counts.sum() == 737_280 and np.ptp(counts) <= 3 * 18
+    values = data_values(DataSpec(source="dsprites", options={"palette": "on-black"}, label="shape", attributes={}), "data", None)
+    assert without_paths(values)["options"] == {"size": 64, "seed": 0, "antialias": True}
+
+
 def test_the_square_by_hand() -> None:
     """Scale 1, no turn, centre (32.5, 32.5), half side 10.5: from 22 to 43, 21 pixels a side, whole pixels only."""
     found = covers(row(0))[0]

@@ -27,6 +27,10 @@ COUNTS = (3, 6, 40, 32, 32)  # of dSprites' shape, scale, orientation, x and y
 ROWS = 737_280
 OBJECT_COLORS = {"red": (255, 0, 0), "yellow": (255, 255, 0), "blue": (0, 0, 255)}
 BACKGROUND_COLORS = {"orange": (255, 153, 51), "green": (0, 153, 0), "purple": (102, 0, 255)}
+PALETTES = {
+    "on-colour": (OBJECT_COLORS, BACKGROUND_COLORS),
+    "on-black": ({"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}, {"black": (0, 0, 0)}),
+}
 
 HUES = tuple(step / 10 for step in range(10))
 # How the values of each factor are written in the labels of Shapes3D, in the order of its columns.
@@ -61,8 +65,8 @@ class DSprites(PreparedSource):
     Drawn pixels are not the archive's: the shapes, their sizes and their places are like those of the archive, with smooth edges
     unless `antialias` is false. With `original`, the copy that `crosswind prepare dsprites` made of the archive (white on black,
     3 GB) is read instead and coloured the same way. `path` names the archive itself and needs no copy: it is read into 377 MB of
-    memory once images are asked for.
-    References: Matthey et al., dSprites, 2017; colours: Jeon et al. 2025, appendix A.2.
+    memory once images are asked for. With `palette` on-black, `object_color` is red, green or blue, and every ground black.
+    References: Matthey et al., dSprites, 2017; colours: Jeon et al. 2025, appendix A.2; on black: Wiles et al. 2022, section 2.1.
     """
 
     path: str | None = knob(None, doc="the original npz, read without a prepared copy")
@@ -70,9 +74,19 @@ class DSprites(PreparedSource):
     seed: int = knob(0, domain="[0, inf)", doc="deals the two colours to the rows")
     antialias: bool = knob(True, doc="smooth edges of drawn shapes; the archive's are hard")
     original: bool = knob(False, doc="read the prepared copy of the original archive; drawn where false")
+    palette: str = knob(
+        "on-colour",
+        domain="{on-colour, on-black}",
+        doc="red, yellow, blue on orange, green, purple (Jeon et al. 2025), or red, green, blue on black (Wiles et al. 2022)",
+    )
 
-    after = ("path", "size", "seed", "antialias", "original")
+    after = ("path", "size", "seed", "antialias", "original", "palette")
     card = card_of("dsprites")
+
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of the card, with the colours of the palette."""
+        colors = map(tuple, PALETTES[self.palette])
+        return (*super().attributes()[: len(COUNTS)], *map(Attribute, ("object_color", "background_color"), colors))
 
     def load(self) -> AttributedDataset:
         """The data set: 737,280 rows, images uint8 [size, size, 3].
@@ -85,14 +99,14 @@ class DSprites(PreparedSource):
             raise InputError("dsprites.size", f"the archive's pictures have 64 pixels a side, not {self.size}")
         if self.original:
             return super().load()
-        told: dict[str, object] = {"source": "dsprites", "drawing": 1, "seed": self.seed, "size": self.size}
+        told: dict[str, object] = {"source": "dsprites", "drawing": 1, "seed": self.seed, "size": self.size, **self._palette}
         if self.path is None:
             told["antialias"] = self.antialias
             covers: Images = self._drawn
         else:
             covers, told["archive"] = _archive(self.path)
         codes = np.indices(COUNTS, dtype=np.uint8).reshape(len(COUNTS), ROWS)
-        return self._colored(codes, _dealt_colors(self.seed), covers, digest(told))
+        return self._colored(codes, self._dealt(), covers, digest(told))
 
     def read(self, folder: Path) -> Reading:
         """The archive of `folder`: `imgs` uint8 [n, 64, 64], 0 or 1, and `latents_classes` [n, 6]. Objects in it stay unread."""
@@ -112,12 +126,21 @@ class DSprites(PreparedSource):
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy's white shapes in the colours that the seed deals to their latents."""
         latents = dataset.table.codes
-        objects, grounds = _dealt_colors(self.seed)
+        objects, grounds = self._dealt()
         places = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
-        fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed})
+        fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed, **self._palette})
         made = self._colored(latents, (objects[places], grounds[places]), lambda rows: dataset.inputs(rows)[..., 0], fingerprint)
         # A picture is named by its latents, as where it is drawn: turned by a quarter a square has the same pixels.
         return replace(made, originals=places.astype(np.uint64))
+
+    @property
+    def _palette(self) -> dict[str, object]:
+        """What a fingerprint holds of the palette: nothing of the first, so that what is known of its pictures stays so."""
+        return {} if self.palette == "on-colour" else {"palette": self.palette}
+
+    def _dealt(self) -> Colors:
+        objects, grounds = _dealt_colors(self.seed)
+        return objects, np.minimum(grounds, len(PALETTES[self.palette][1]) - 1)
 
     def _drawn(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         shape, scale, orientation, x, y = np.unravel_index(rows, COUNTS)
@@ -128,7 +151,9 @@ class DSprites(PreparedSource):
         """The data set of rows with latents [5, n], the colours of object and ground, and how far the object covers the pixels."""
         table = AttributeTable(self.attributes(), np.concatenate([latents, np.stack(colors)]))
         shape = InputSpec.image(self.size, self.size, 3)
-        return AttributedDataset("dsprites", table, _mixed(covers, *colors, self.size), shape, fingerprint=fingerprint)
+        return AttributedDataset(
+            "dsprites", table, _mixed(covers, *colors, self.size, self.palette), shape, fingerprint=fingerprint
+        )
 
 
 @register("shapes3d", kind="source")
@@ -297,12 +322,12 @@ def _dealt_colors(seed: int) -> Colors:
     return objects, grounds
 
 
-def _mixed(covers: Images, objects: NDArray[np.uint8], grounds: NDArray[np.uint8], size: int) -> Images:
-    inks, papers = (np.array(list(table.values()), dtype=np.uint8) for table in (OBJECT_COLORS, BACKGROUND_COLORS))
+def _mixed(covers: Images, objects: NDArray[np.uint8], grounds: NDArray[np.uint8], size: int, palette: str) -> Images:
+    inks, papers = (np.array(list(table.values()), dtype=np.uint8) for table in PALETTES[palette])
     # One row of 256 mixtures for every pair of colours: colouring a picture is then one look-up a pixel.
     cover = np.arange(256)[:, None]
     mixed = (inks[:, None, None].astype(np.int64) * cover + papers[None, :, None].astype(np.int64) * (255 - cover) + 127) // 255
-    table = np.zeros((9 * 256, 4), dtype=np.uint8)
+    table = np.zeros((len(inks) * len(papers) * 256, 4), dtype=np.uint8)
     table[:, :3] = mixed.reshape(-1, 3)
     words = table.view(np.uint32)[:, 0]
 
@@ -311,7 +336,7 @@ def _mixed(covers: Images, objects: NDArray[np.uint8], grounds: NDArray[np.uint8
         for start in range(0, len(rows), 64):
             part = rows[start : start + 64]
             cover = covers(part)
-            first = (objects[part].astype(np.int64) * 3 + grounds[part]) * 256
+            first = (objects[part].astype(np.int64) * len(papers) + grounds[part]) * 256
             pixels = words.take(cover + first[:, None, None]).view(np.uint8).reshape(*cover.shape, 4)
             out[start : start + 64] = pixels[..., :3]
         return out

@@ -1,0 +1,106 @@
+"""The studies of Wiles et al. 2022: rows and runs of every scale against numbers worked by hand, and the tiny ones run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crosswind.cli.main import _status
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import load_study
+from crosswind.studies.store import Store
+
+AZIMUTHS = list(range(0, 360, 20))
+STAND_INS = [  # the grids of the two sets that have to be fetched, without pictures
+    "data.mpi3d.source=factors",
+    "data.mpi3d.options={grid: {object_shape: [cone, cube, cylinder, hexagonal, pyramid, sphere],"
+    " object_color: [white, green, red, blue, brown, olive]}, copies: 28800}",
+    "data.smallnorb.source=factors",
+    f"data.smallnorb.options={{grid: {{category: 5, azimuth: {AZIMUTHS}}}, split: {{train: 270, test: 270}}}}",
+]
+NS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000)
+# 90% of each class's rows are not for testing, 90% of those train: 245,760 x 0.81 = 199,066 of dSprites' diagonal (3 of 9 cells, a
+# third of 737,280). MPI3D: 172,800 x 0.81 = 139,968. Shapes3D: 4 of 40 cells, 48,000 x 0.81 = 38,880. SmallNORB: 5 cells of 270,
+# 4 toys of 5: 1,080. Frequent values: 2 of 3 colours, 2 of 6, 2 of 10, 4 of 18.
+MATCHED = {"dsprites": 199_066, "mpi3d": 139_968, "shapes3d": 38_880, "smallnorb": 1_080}
+FREQUENT = {"dsprites": 398_131, "mpi3d": 279_936, "shapes3d": 77_760, "smallnorb": 4_320}
+POINTS = 3 * 12 + 16 * 3  # irm, deepcoral and dann: 4 weights x 3 learning rates; the other 16 rows of the table: 3
+
+
+def rows_of(name: str, scale: str | None, settings: list[str]) -> tuple[dict[tuple[str, str, str], int], int]:
+    plan = make_plan(load_study(f"wiles2022/{name}", scale, settings))
+    found = {(draw.source, draw.shift, draw.size): draw.train_rows for draw in plan.draws}
+    assert len(found) == len(plan.draws)
+    return found, sum("role" not in run.labels for run in plan.runs)
+
+
+@pytest.mark.parametrize("scale", [None, "paper"])
+@pytest.mark.parametrize(
+    ("name", "expected", "runs"),
+    [
+        ("spurious", {(d, f"SC-{n}", "all"): rows + n for d, rows in MATCHED.items() for n in NS}, 36 * (POINTS + 3) * 5),
+        ("lowdata", {(d, f"LDD-{d}-{n}", "all"): rows + n for d, rows in FREQUENT.items() for n in NS}, 36 * (POINTS + 3) * 5),
+        ("unseen", {(d, f"UDS-{d}", "all"): rows for d, rows in FREQUENT.items()}, 4 * POINTS * 5),
+        (
+            "label-noise",
+            {(d, f"LDD-{d}", f"all, noise={p}"): rows + 100 for d, rows in FREQUENT.items() for p in (0.0, 0.1, 0.2, 0.3)},
+            16 * (POINTS + 3) * 5,
+        ),
+        (
+            "dataset-size",
+            {
+                (d, f"LDD-{d}-{t // 1000}", f"T{t}"): t
+                for d, most in {"dsprites": 5, "mpi3d": 5, "shapes3d": 4, "smallnorb": 3}.items()
+                for t in (10**k for k in range(3, most + 1))
+            },
+            9 * (POINTS + 3) * 5,
+        ),
+        ("randaugment-parts", {(d, f"UDS-{d}", "all"): rows for d, rows in FREQUENT.items()}, 4 * 15 * 3 * 5),
+    ],
+)
+def test_the_papers_scale(name: str, scale: str | None, expected: dict[tuple[str, str, str], int], runs: int) -> None:
+    """The plan has these draws and no other, to within the row that a class's share is rounded by."""
+    found, planned = rows_of(name, scale, STAND_INS)
+    assert found.keys() == expected.keys() and planned == runs
+    off = {key: rows - expected[key] for key, rows in found.items() if abs(rows - expected[key]) > 1}
+    assert not off
+
+
+# 15 ways of the one network (with erm-plain), and 4 other architectures, on dSprites and Shapes3D.
+SMALLER = [
+    ("spurious", "tiny", {150}, 2 * 19),
+    ("lowdata", "tiny", {150}, 2 * 19),
+    ("unseen", "tiny", {90, 80}, 2 * 18),
+    ("label-noise", "tiny", {120}, 2 * 2 * 19),
+    ("dataset-size", "tiny", {120, 240}, 3 * 19),
+    ("label-is-color", "tiny", {90}, 18 + 1),
+    ("randaugment-parts", "tiny", {90, 80}, 2 * 15),
+    ("joint", None, {900}, 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "rows", "runs"),
+    [
+        *SMALLER,
+        ("spurious", "small", {1000}, 2 * 2 * 19 * 5),
+        ("unseen", "small", {1000}, 2 * 18 * 2 * 5),
+        ("label-is-color", "small", {1000}, 19 * 3),
+        ("label-is-color", None, {398_130}, (POINTS + 3) * 5),
+    ],
+)
+def test_smaller_scales(name: str, scale: str | None, rows: set[int], runs: int) -> None:
+    found, planned = rows_of(name, scale, [])
+    assert set(found.values()) == rows and planned == runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "scale", "runs"), [(name, scale, runs) for name, scale, _, runs in SMALLER])
+def test_the_tiny_studies_run(name: str, scale: str | None, runs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--scale", scale] if scale else []
+    assert _status(["run", f"wiles2022/{name}", *options, "--workers", "1", "--out", str(tmp_path)]) == 0
+    with Store.open(tmp_path) as store:
+        states = [run["status"] for run in store.runs(f"wiles2022/{name}")]
+    assert states == ["finished"] * runs
+    assert (tmp_path / "report.html").is_file()
