@@ -128,7 +128,8 @@ class Estimate:
     """An accuracy in [0, 1] and its 90% interval, None where there is none.
 
     `basis`: what the interval covers. `pool`: errors as large as those on labelled sets of other distributions. `rows`: the chance
-    of which rows were drawn, and nothing else. `warnings` are sentences for the reader.
+    of which rows were drawn, and nothing else. `warnings` are sentences for the reader. `no_interval`: why there is none, in words
+    that go on after "since".
     """
 
     accuracy: float
@@ -136,16 +137,20 @@ class Estimate:
     high: float | None = None
     basis: str = ""
     warnings: tuple[str, ...] = ()
+    no_interval: str = ""
 
 
 class Estimator(ABC):
     """A registered estimator; subclasses are frozen dataclasses whose fields are knobs. Equal answers give equal estimates.
 
-    `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows; 0 where that would take minutes.
+    `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows; where 0, `no_rows_interval` says
+    why. `no_pool_interval`: why its intervals of a pool are not shown, "" where those measured hold (`benchmarks/coverage.py`).
     """
 
     access: ClassVar[Access] = Access()
     resamples: ClassVar[int] = 200
+    no_rows_interval: ClassVar[str] = ""
+    no_pool_interval: ClassVar[str] = ""
 
     @abstractmethod
     def fit(self, source: Labelled) -> Any:
@@ -157,10 +162,13 @@ class Estimator(ABC):
 
 
 class Measure(ABC):
-    """A registered measure of what a model says of rows; a map that is fitted on a pool makes an accuracy of it."""
+    """A registered measure of what a model says of rows; a map that is fitted on a pool makes an accuracy of it.
+
+    `no_pool_interval`: as of an `Estimator`.
+    """
 
     access: ClassVar[Access] = Access(pool=True)
-    resamples: ClassVar[int] = 0
+    no_pool_interval: ClassVar[str] = ""
 
     @abstractmethod
     def measure(self, target: Answers) -> float:

@@ -22,15 +22,18 @@ class Cot(Estimator):
     Assumes: the same share of each label on source and target. With other shares it is too low, even where the model errs no more.
     Reads: probabilities; labels of the source. Needs the extra `transport`.
     Deviations: the public code draws n labels and solves n x n in batches of 10,000. Here the k x n problem is solved for all rows.
-    No interval of rows is made: to solve 200 transports of 10,000 rows takes a minute.
+    No interval of rows is made: rows drawn by chance do not have the labels of the source in the same shares, which moves the
+    estimate. Made by 50 draws, it held the accuracy on further rows of the source 29 times in 100, that of `cott` 51.
     Reference: Lu et al. 2023, "Characterizing Out-of-Distribution Error via Optimal Transport".
     """
 
     temperature: str = knob("fit", domain="{none, fit}", doc="the temperature of the softmax: 1, or fitted on the source")
     version = 1
+    no_pool_interval = "of those measured fewer than 85% held the accuracy under natural shifts (84% of 55)"
     access = Access()
     extra = "transport"
     resamples = 0
+    no_rows_interval = "rows drawn by chance have other shares of labels, which a transport takes for errors; it needs a pool"
 
     def fit(self, source: Labelled) -> tuple[float, Floats]:
         """The temperature and the shares of the labels."""

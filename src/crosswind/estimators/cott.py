@@ -33,8 +33,7 @@ class Cott(Estimator):
     Assumes: the same share of each label on source and target, and costs of wrong answers above t on both.
     Reads: probabilities; labels of the source. Needs the extra `transport`.
     Deviations: the public code draws n labels for the target and solves n x n. Here the k x n problem is solved, in which fewer
-    than k rows are shared out among labels and pay the mean. No interval of rows is made: 200 transports of 10,000 rows take a
-    minute.
+    than k rows are shared out among labels and pay the mean. No interval of rows is made, see `cot`.
     Reference: Lu et al. 2023, "Characterizing Out-of-Distribution Error via Optimal Transport".
     """
 
@@ -43,6 +42,7 @@ class Cott(Estimator):
     access = Access()
     extra = "transport"
     resamples = 0
+    no_rows_interval = "rows drawn by chance have other shares of labels, which a transport takes for errors; it needs a pool"
 
     def fit(self, source: Labelled) -> _Fitted:
         """The temperature, the shares of the labels and the threshold of the costs."""

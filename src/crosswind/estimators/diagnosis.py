@@ -11,19 +11,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.estimators.base import Answers, Floats, Labelled
+from crosswind.estimators.base import Answers, Labelled
 
 ENTROPY = 0.1
 """Rise of the entropy in nats above which a neighbourhood is no measure of accuracy (Ng et al. 2022, section 5.4)."""
 
 LOST = 0.1
 """Accuracy on labelled neighbours that may be lost. Ours."""
-
-LEVEL = 0.01
-"""P-value below which shares of classes are said to differ. Ours."""
-
-MOVED = 0.05
-"""Share of the labels that may lie in other classes than on the source. Ours."""
 
 NEAR = 0.05
 """How near to the accuracy of guessing an estimate says nothing, as an accuracy. Ours."""
@@ -36,9 +30,6 @@ ROUNDED = 2.0**-25
 
 UNSTEADY = 0.005
 """Share of rows that may get another answer the second time, by rounding in batches of another size. Ours."""
-
-EXPECTED = 5.0
-"""The fewest rows that the chi-square test should expect in a cell; rarer classes are counted as one (Cochran 1954)."""
 
 
 @final
@@ -61,7 +52,7 @@ def diagnosed(source: Labelled, target: Answers, accuracy: float | None = None) 
         found += neighbourhoods(source.answers, "source") + lost_accuracy(source)
     found += neighbourhoods(target, "target")
     if len(source.answers):
-        found += [label_shift(source, target), marginal_shift(source, target), chance_floor(source, source.accuracy, "source")]
+        found += [*shifted_labels(source, target), chance_floor(source, source.accuracy, "source")]
         found += [chance_floor(source, accuracy, "target")] if accuracy is not None else []
     return [*found, constant_answers(source, target), *saturated(target)]
 
@@ -104,63 +95,13 @@ def lost_accuracy(source: Labelled) -> list[Finding]:
     return found
 
 
-def label_shift(source: Labelled, target: Answers) -> Finding:
-    """The p-value of the chi-square test that answers are as common on the target as on the source.
+def shifted_labels(source: Labelled, target: Answers) -> list[Finding]:
+    """The share of the labels, in [0, 1], that would lie in other classes than on the source if nothing but their shares had
+    changed. It warns where that explains the answers; nothing where it cannot be told."""
+    from crosswind.estimators.label_shift import TEXT, fitted_shares  # not at the top: reports load this module and start at once
 
-    A shift of the labels makes them differ, and so do errors that the source does not have.
-    """
-    table = np.stack([_counts(source.answers.answer, target.classes), _counts(target.answer, target.classes)]).astype(float)
-    expected = table.sum(axis=0) * table.sum(axis=1).min() / table.sum()
-    order = np.argsort(expected, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(expected[order]), EXPECTED)) + 1
-    rare = order[: max(enough, int((expected < EXPECTED).sum()))]
-    table = np.concatenate([np.delete(table, rare, axis=1), table[:, rare].sum(axis=1, keepdims=True)], axis=1)
-    if table.shape[1] < 2:
-        return Finding("label-shift", 1.0)
-    from scipy.stats import chi2_contingency  # not at the top: reports load this module and start at once
-
-    result = chi2_contingency(table, correction=False)
-    statistic, p, freedom = float(result.statistic), float(result.pvalue), int(result.dof)
-    shares = [_counts(rows, target.classes) / len(rows) for rows in (source.answers.answer, target.answer)]
-    most = int(np.abs(shares[1] - shares[0]).argmax())
-    which = f"class {most}" if most < target.classes else "no class"
-    words = (
-        f"answers are not as common as on the source (chi-square {statistic:.1f}, {freedom} degrees of freedom, p = {p:.2g}), most"
-        f" of all {which} with {shares[1][most]:.1%} after {shares[0][most]:.1%}; estimates that take over the class shares of the"
-        " source are off if the labels have shifted"
-    )
-    return Finding("label-shift", p, words if p < LEVEL else "")
-
-
-def target_marginals(source: Labelled, target: Answers) -> Floats:
-    """The shares of the labels on the target, float64 [k] that sum to 1, if nothing but these shares has changed.
-
-    Black box shift estimation (Lipton et al. 2018, "Detecting and Correcting for Label Shift with Black Box Predictors"): the
-    weights w of the labels solve C w = m, C_ij = P_source(answer i, label j), m_i = P_target(answer i), by least squares. Weights
-    below 0, which few rows make, are taken as 0.
-    """
-    k = target.classes
-    joint = np.zeros((k + 1, k))
-    answer = np.where(source.answers.answer < 0, k, source.answers.answer)
-    np.add.at(joint, (answer, source.label), 1 / len(answer))
-    weights = np.linalg.lstsq(joint, _counts(target.answer, k) / len(target))[0]
-    shares = np.asarray(np.maximum(weights, 0) * joint.sum(axis=0), dtype=np.float64)
-    total = float(shares.sum())
-    return shares / total if total > 0 else np.asarray(joint.sum(axis=0))
-
-
-def marginal_shift(source: Labelled, target: Answers) -> Finding:
-    """The total variation distance, in [0, 1], between the label shares of the source and the estimated ones of the target.
-
-    It warns where the test of `label_shift` does: without a difference of the answers the distance is chance.
-    """
-    before, after = _counts(source.label, target.classes)[:-1] / len(source.label), target_marginals(source, target)
-    distance, most = 0.5 * float(np.abs(after - before).sum()), int(np.abs(after - before).argmax())
-    words = (
-        f"if nothing but the shares of the labels had changed since the source, {distance:.1%} of them would lie in other classes"
-        f" than there, most of all class {most} with {after[most]:.1%} after {before[most]:.1%}"
-    )
-    return Finding("marginal-shift", distance, words if distance > MOVED and label_shift(source, target).warning else "")
+    found = fitted_shares(source, target)
+    return [] if found is None else [Finding("label-shift", found.moved, TEXT if found.told else "")]
 
 
 def chance_floor(source: Labelled, accuracy: float, what: str) -> Finding:
@@ -199,4 +140,4 @@ def _counts(classes: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     return np.bincount(np.where(classes < 0, k, classes), minlength=k + 1)
 
 
-__all__ = ["Finding", "diagnosed", "target_marginals"]
+__all__ = ["Finding", "diagnosed"]

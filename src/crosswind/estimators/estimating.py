@@ -52,12 +52,13 @@ class Prepared:
         if pool:
             held = [item for item in self._errors if item.family != without]
             anchor = source.accuracy if len(source.answers) else found.accuracy
-            return with_pool(found, anchor, held, len(target), self._pool_rows)
+            return self._with_pool(found, anchor, held, len(target))
         return self._with_rows(found, target)
 
-    @cached_property
-    def _pool_rows(self) -> int:
-        return min(len(item.answers) for item in self.pool)
+    def _with_pool(self, found: Estimate, anchor: float, held: Sequence[Held], n: int) -> Estimate:
+        if self.estimator.no_pool_interval:
+            return replace(found, no_interval=self.estimator.no_pool_interval)
+        return with_pool(found, anchor, held, n)
 
     # -- direct estimators ----------------------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class Prepared:
         estimator, source = self.estimator, self.source
         assert isinstance(estimator, Estimator)
         if not estimator.resamples:
-            return found
+            return replace(found, no_interval=estimator.no_rows_interval)
         random = np.random.default_rng(seed_of(0, "rows of estimates"))
         n, m, values = len(target), len(source.answers), []
         for _ in range(estimator.resamples):
@@ -114,7 +115,7 @@ class Prepared:
             return held
         anchor = self.source.accuracy if len(self.source.answers) else _on(line, mine)
         found = Estimate(_on(line, mine), warnings=tuple(warnings))
-        return with_pool(found, anchor, held, len(target), self._pool_rows)
+        return self._with_pool(found, anchor, held, len(target))
 
     def _held_out(self, without: str) -> list[Held] | str:
         """Every set of the pool by a line that did not see its family; or why there is none."""

@@ -56,6 +56,9 @@ class Invariance(Measure):
         source="Ng et al. 2022, equation 3",
         doc="share of the commonest answer, negative entropy of the shares, or share of equal pairs",
     )
+    no_pool_interval = (
+        "of those measured fewer than 85% held the accuracy under strong shifts (81% of 79) and natural ones (81% of 26)"
+    )
     original: bool = knob(True, source="Ng et al. 2022, section 3.2", doc="whether the row itself is among the answers")
 
     def measure(self, target: Answers) -> float:

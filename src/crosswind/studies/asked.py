@@ -57,8 +57,9 @@ class Estimates:
 
     @property
     def believed(self) -> Row | None:
-        """The estimate to believe first: the smallest error on the pool. None where nothing could be checked."""
-        return self.rows[0] if self.rows and self.rows[0].pool_error is not None else None
+        """The estimate to believe first: of those with an interval the smallest error on the pool. None where none was checked."""
+        first = self.rows[0] if self.rows else None
+        return first if first is not None and first.pool_error is not None and first.estimate.low is not None else None
 
     @property
     def sentence(self) -> str:
@@ -71,6 +72,9 @@ class Estimates:
             return f"About {found.accuracy:.1%} of these {many} are right ({ends}), by {best.estimator}."
         if not self.rows:
             return f"Nothing can be told of these {many}."
+        if self.source and self.rows[0].pool_error is not None:
+            told, name = self.rows[0].estimate.accuracy, self.rows[0].estimator
+            return f"About {told:.1%} of these {many} are right, by {name}; no interval could be made that holds."
         if self.source:
             values = [row.estimate.accuracy for row in self.rows]
             ends = f"{min(values):.1%} to {max(values):.1%}"
@@ -90,11 +94,16 @@ class Estimates:
         if best is not None:
             kinds, points = len({change.family for change in POOL}), 100 * (best.pool_error or 0)
             told.append(
-                f"{best.estimator} erred least where that can be checked: by {points:.1f} points on average over {kinds} kinds of "
+                f"{best.estimator} erred least of those with an interval: by {points:.1f} points on average over {kinds} kinds of "
                 "change of the labelled rows, none of which it had learned from."
             )
             told.append("Its interval holds for shifts that mislead it no more than those changes do; others may.")
         told += [f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())]
+        bare: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.estimate.no_interval:
+                bare.setdefault(row.estimate.no_interval, []).append(row.estimator)
+        told += [f"No interval: {', '.join(names)}, since {why}." for why, names in bare.items()]
         return told + [f"Left out: {name}, since {why}." for name, why in self.left_out]
 
     def _warnings(self) -> list[str]:
@@ -133,6 +142,7 @@ class Estimates:
                 "low": row.estimate.low,
                 "high": row.estimate.high,
                 "basis": row.estimate.basis,
+                "no_interval": row.estimate.no_interval,
                 "pool_error": row.pool_error,
                 "warnings": list(row.estimate.warnings),
             }

@@ -292,7 +292,7 @@ def _estimates(
                 continue
             why = said
         left_out.append((item.name, why))
-    return sorted(found, key=lambda row: (row.pool_error is None, row.pool_error or 0.0)), left_out
+    return sorted(found, key=lambda row: (row.pool_error is None, row.estimate.low is None, row.pool_error or 0.0)), left_out
 
 
 def _jointly(wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questions]) -> tuple[list[Row], list[tuple[str, str]]]:
