@@ -174,8 +174,8 @@ def told_of(
 ) -> tuple[dict[str, float | None], list[str]]:
     """What a study keeps of the set `name`, and sentences without their subject: warnings, and why something is not there.
 
-    `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high` are of direct estimators, and of a
-    measure that has a pool.
+    `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high` are those of direct estimators
+    and of a measure that has a pool.
     """
     told: dict[str, float | None] = {}
     if isinstance(estimator, Measure):
