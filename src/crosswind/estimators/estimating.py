@@ -170,6 +170,28 @@ def measured(measure: Measure, target: Answers) -> float | str:
     return why or (value if np.isfinite(value) else "its measure is not finite for some rows")
 
 
+def told_of(
+    estimator: Estimator | Measure, source: Labelled, target: Answers, pool: Sequence[Labelled], near: str, name: str
+) -> tuple[dict[str, float | None], list[str]]:
+    """What a study keeps of the set `name`, and sentences without their subject: warnings, and why something is not there.
+
+    `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high` are those of direct estimators
+    and of a measure that has a pool.
+    """
+    told: dict[str, float | None] = {}
+    if isinstance(estimator, Measure):
+        value = measured(estimator, target)
+        if isinstance(value, float):
+            told = {"measure": value, "entropy_rise": target.entropy_rise(near)}
+        if not pool:
+            return told, [] if told else [f"has no measure for {name}: {value}"]
+    given = estimated(estimator, source, target, pool)
+    if isinstance(given, str):
+        return told, [f"has no estimate for {name}: {given}"]
+    told |= {"accuracy": given.accuracy, "low": given.low, "high": given.high}
+    return told, [f"on {name}: {text}" for text in given.warnings]
+
+
 def refusal(
     estimator: Estimator | Measure | Joint,
     source: Labelled,

@@ -164,8 +164,8 @@ def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, Attribu
 
 def estimate(spec: Values, place: Place) -> Done:
     """Estimate the accuracy on one set; see the module."""
-    from crosswind.estimators.base import Labelled, Measure
-    from crosswind.estimators.estimating import estimated, measured
+    from crosswind.estimators.base import Labelled
+    from crosswind.estimators.estimating import told_of
     from crosswind.studies.varying import answers_of, pool_of, read_said
 
     estimator, name = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]), spec["set"]
@@ -184,20 +184,8 @@ def estimate(spec: Values, place: Place) -> Done:
         learned = source[rule][spec["source"]]
         known = Labelled(answers_of(learned, near, copies.get("source")), learned.label)
         pool = pool_of(copies.get("pool"), near, copies.get("pool near"))
-        asked, told = answers_of(sets[name], near, copies.get("target")), {}
-        if isinstance(estimator, Measure):
-            value = measured(estimator, asked)
-            if isinstance(value, float):
-                told = {"measure": value, "entropy_rise": asked.entropy_rise(near)}
-            elif not pool:
-                warnings.append(f"{spec['label']} has no measure for {name}: {value}")
-        if pool or not isinstance(estimator, Measure):
-            given = estimated(estimator, known, asked, pool)
-            if isinstance(given, str):
-                warnings.append(f"{spec['label']} has no estimate for {name}: {given}")
-            else:
-                told |= {"accuracy": given.accuracy, "low": given.low, "high": given.high}
-                warnings += [f"{spec['label']} on {name}: {text}" for text in given.warnings]
+        told, sentences = told_of(estimator, known, answers_of(sets[name], near, copies.get("target")), pool, near, name)
+        warnings += [f"{spec['label']} {text}" for text in sentences]
         estimates |= {rule: told} if told else {}
     warnings = list(dict.fromkeys(warnings))
     return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {"warnings": warnings}
