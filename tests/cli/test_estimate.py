@@ -269,6 +269,8 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     one = tmp_path / "one"
     shutil.copytree(world / "known" / "3", one / "3")
     polars.DataFrame({"a": [0.5, 0.9], "b": [0.5, 0.3]}).write_csv(tmp_path / "sums.csv")
+    (tmp_path / "percent.csv").write_text("a,b\n40,60\n90,10\n")
+    (tmp_path / "nan.csv").write_text("a,b\nnan,0.6\nnan,0.1\n")
     polars.DataFrame({"a": [0.5, None], "b": [0.5, 0.3]}).write_csv(tmp_path / "gaps.csv")
     polars.DataFrame({"a": [0.5], "b": [0.5], "label": ["c"]}).write_csv(tmp_path / "strange.csv")
     polars.DataFrame({"a": [0.5]}).write_csv(tmp_path / "single.csv")
@@ -301,7 +303,7 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
             "--model: 'resnet' is none of what can be asked (valid: STORE#KEY of a run",
         ),
         (["--model", "gone.onnx", "--data", new], "--model: there is no file 'gone.onnx'"),
-        (given("nothing"), "there is no function 'nothing' in"),
+        (given("nothing"), "error: --model: "),
         (given("bad"), "the model gave logits that are not finite for the rows of data, such as row 0"),
         (given("moody"), "otherwise when it is asked again, as in training mode; put it in evaluation mode"),
         (given("batched"), "otherwise when it is asked again, as in training mode"),
@@ -321,6 +323,8 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (given("near", new, known, "--out", "page.txt"), "--out: 'page.txt' is no page by its name"),
         (["--model", f"{tmp_path}#12", "--data", new], "there is no store"),
         (["--predictions", str(tmp_path / "sums.csv")], "sums.csv, row 2: probabilities sum to 1.2, not to 1"),
+        (["--predictions", str(tmp_path / "percent.csv")], "percent.csv, row 1: no score is negative and each row sums to 100"),
+        (["--predictions", str(tmp_path / "nan.csv")], "nan.csv, row 1: a score is missing or not finite"),
         (["--predictions", str(tmp_path / "gaps.csv")], "gaps.csv, row 2: a score is missing or not finite"),
         (
             ["--predictions", str(tmp_path / "single.csv")],
@@ -335,4 +339,4 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments, sentence in cases:
         status, error = _status(["estimate", *arguments]), capsys.readouterr().err.strip().splitlines()[-1]
         assert (status, sentence in error) == (2, True), (arguments, error)
-    assert len(cases) == 33
+    assert len(cases) == 35

@@ -83,6 +83,8 @@ def estimate_command(
     except InputError as error:
         # The fields of the function are the options of the command.
         head, dot, rest = error.field.partition(".")
+        if not head.isidentifier() or error.field == model:  # the name of the model itself, as of a function
+            raise InputError("--model", f"{error.field}: {error.problem}", error.choices) from None
         raise InputError(f"{_FIELDS.get(head, '--' + head)}{dot}{rest}", error.problem, error.choices) from None
     if out is not None:
         from crosswind.reports.estimate_page import estimate_page

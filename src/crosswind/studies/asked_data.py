@@ -185,7 +185,7 @@ def scored_table(
     """Classes, answers and, with `label`, the codes of that column, of a table with a column of logits or probabilities a class.
 
     `classes`: None takes every column of numbers but `id`. A table whose numbers all lie in [0, 1] holds probabilities, and every
-    row must sum to 1. Raises `InputError`, `DataError`.
+    row must sum to 1; one of percentages is refused. Raises `InputError`, `DataError`.
     """
     import polars
 
@@ -196,6 +196,11 @@ def scored_table(
         frame = polars.read_parquet(file) if file.suffix.lower() == ".parquet" else polars.read_csv(file, infer_schema_length=None)
     except Exception as error:  # polars raises many kinds for what is no table
         raise DataError(f"{file.name} cannot be read as a table ({one_line(str(error), 200)})") from None
+    for name in frame.columns:  # a column of numbers with a "nan" is read as one of words
+        if name != label and frame[name].dtype == polars.String:
+            numbers = frame[name].cast(polars.Float64, strict=False)
+            if numbers.null_count() == frame[name].null_count() < frame.height:
+                frame = frame.with_columns(numbers)
     if classes is None:
         classes = [name for name in frame.columns if frame[name].dtype.is_numeric() and name not in ("id", label)]
     given = list(classes)
@@ -210,8 +215,10 @@ def scored_table(
     bad = ~np.isfinite(scores).all(axis=1)
     if bad.any():
         raise DataError(f"{file.name}, row {int(bad.argmax()) + 1}: a score is missing or not finite")
-    if ((scores >= 0) & (scores <= 1)).all():
-        sums = scores.sum(axis=1)
+    sums = scores.sum(axis=1)
+    if (scores >= 0).all() and len(sums) > 1 and np.ptp(sums) <= _SUM * sums[0] and abs(sums[0] - 1) > _SUM:
+        raise DataError(f"{file.name}, row 1: no score is negative and each row sums to {sums[0]:.4g}; probabilities sum to 1")
+    if ((scores >= 0) & (scores <= 1 + _SUM)).all():
         off = np.abs(sums - 1) > _SUM
         if off.any():
             row = int(off.argmax())
