@@ -31,7 +31,7 @@ WITHOUT_NORB = [
 ]
 
 
-@pytest.mark.parametrize("scale,points", [("figure", 5), (None, 9)])
+@pytest.mark.parametrize("scale,points", [("figure", 10), (None, 9)])
 def test_every_method_meets_every_shift_once_a_point(scale: str | None, points: int) -> None:
     plan = make_plan(load_study("jeon2025/controlled", scale))
     rows = {(run.labels["method"], run.labels["model"]) for run in plan.runs}

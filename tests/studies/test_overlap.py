@@ -25,11 +25,16 @@ from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"cifar", "numbers", "entropy", "imagenet", "across-domains"}
-"""Studies of ng2022, on originals that are not written here: `test_pools_of_networks.py` writes them, and plans refuse overlaps."""
+ELSEWHERE = {
+    "ng2022": {"cifar", "numbers", "entropy", "imagenet", "across-domains"},
+    "omran2022": {"class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
+    "wiles2022": {"dataset-size", "label-noise", "lowdata", "randaugment-parts", "spurious", "unseen"},
+}
+"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_omran2022.py` and `test_wiles2022.py`
+plan them, and plans refuse overlaps."""
 
 FILES = sorted([*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")])
-FILES = [path for path in FILES if path.parent.name != "ng2022" or path.stem not in ELSEWHERE]
+FILES = [path for path in FILES if path.stem not in ELSEWHERE.get(path.parent.name, ())]
 PREPARED = {"mnist", "colored-mnist", "fashion-mnist", "pacs"}
 MOST = 25_000
 """Data sets of at most so many rows are compared by their pixels too."""

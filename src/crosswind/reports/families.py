@@ -134,6 +134,8 @@ def families(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
     runs = dict.fromkeys((at.place.model, method) for at in places for method in at.methods)
     many = Counter(model for model, _ in runs)
     main = max(many, key=lambda model: many[model])
+    if (main, reference) not in runs:  # nothing to be compared with
+        return []
     of, family = _named(places, resolved), _families(places, resolved, reference)
 
     def row(model: str, method: str) -> str:
@@ -154,7 +156,7 @@ def families(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
         entries = {(shift, named[method]): entry for (shift, method), entry in at.entries.items()}
         merged[data] = replace(old, methods=methods, entries={**old.entries, **entries})
     several = len(groups) >= LEAST
-    plain = unshifted(resolved["shifts"])
+    plain = unshifted(resolved.get("shifts", {}))
     return [Families(list(merged.values()), rows, plain) for merged in found.values()] if several else []
 
 
