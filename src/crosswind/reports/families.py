@@ -299,9 +299,11 @@ def family_map(item: Families) -> Figure | None:
     rows, groups = [row for row in item.family if row != item.baseline], list(dict.fromkeys(item.family.values()))
     view = method_map(item.shifts, rows, [("d", "change in %", "+.1f"), ("i", "95% interval"), ("n", "runs")], diverging=True)
     del view["data"]
-    header = {"labelAngle": 0, "labelAlign": "left", "labelAnchor": "middle", "labelPadding": 6}
+    header = {"labelOrient": "top", "labelAnchor": "start", "labelPadding": 2}
     facet = {"row": text("f", title=None, sort=groups, header=header)}
     spec = {"data": {"name": "rows"}, "facet": facet, "spec": view, "spacing": 8, "resolve": {"scale": {"y": "independent"}}}
+    # Names of rows are not counted into the width of panels one above the other.
+    spec["padding"] = {"left": 5 + 7 * max(0, max(map(len, rows)) - 9), "right": 5, "top": 5, "bottom": 5}
     place, exclude = item.place, sum(row["x"] for row in data)
     return Figure(
         slug("families", *place),
