@@ -30,8 +30,8 @@ ELSEWHERE = {
     "omran2022": {"class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
     "wiles2022": {"dataset-size", "label-noise", "lowdata", "randaugment-parts", "spurious", "unseen"},
 }
-"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_omran2022.py` and `test_wiles2022.py`
-plan them, and plans refuse overlaps."""
+"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_omran2022.py` and
+`test_wiles2022.py` plan them, and plans refuse overlaps."""
 
 FILES = sorted([*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")])
 FILES = [path for path in FILES if path.stem not in ELSEWHERE.get(path.parent.name, ())]
