@@ -1,15 +1,14 @@
 """How often 90% intervals of estimated accuracies hold the accuracy, and how wide they are, on shifts that they did not learn from.
 
-    python benchmarks/coverage.py --pools DIR [--networks explore|confirm] [--json FILE]
+    python benchmarks/coverage.py --pools DIR [--networks explore|confirm] [--rows N] [--json FILE]
 
-`benchmarks/pools.py` writes the pools. Every network is on its own: its estimator learns from its labelled source, and its interval
-from that source under the changes of
-`POOL`, without the family of the target. Targets are other rows, clean and under 19 corruptions at severities 1, 3 and 5, and
-natural shifts: MNIST to USPS and to scikit-learn's digits; the rows of CIFAR-10 of which people doubt; and both of MNIST's for
-networks that others trained (`given`). Networks 0, 3, 6, ... are for exploring, the others for confirming. The recorded ones are
-those of `given`, and of either other pool the numbers 31 to 44 that are no multiples of 3, without neighbours; of CIFAR-10's
-residual networks none, which take long. Intervals are measured of estimators that do not show theirs, too. Strength is that of
-synthetic shifts, by the accuracy that they cost: weak below 0.05, strong from 0.2.
+`benchmarks/pools.py` writes the pools. Every network is on its own and has its own draw of rows: its estimator learns from its
+labelled source, and its interval from that source under the changes of `POOL`, without the family of the target. Targets are other
+rows, clean and under 19 corruptions at severities 1, 3 and 5, and natural shifts: MNIST to USPS and to scikit-learn's digits; the
+rows of CIFAR-10 of which people doubt; two renditions of PACS to the two others. `explore` are the networks 0, 3, 6, ... and those
+that others trained (`given`): they chose how intervals are made and which estimators show theirs. `confirm` are the numbers above
+44 that are no multiples of 3, which decided nothing. Intervals are measured of estimators that do not show theirs, too. Strength is
+that of synthetic shifts, by the accuracy that they cost: weak below 0.05, strong from 0.2.
 
 Shares are given with intervals clustered by network (`crosswind.evaluation.pools`). Goal: 85 to 97%, three direct estimators with a
 median width of at most 0.25. An estimator below 85% under strong or natural shifts says so in `no_pool_interval`.
@@ -21,7 +20,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,55 +29,60 @@ from crosswind.estimators.base import Answers, Labelled
 from crosswind.estimators.estimating import Prepared
 
 NEAR = "ni-randaugment"
+Asked: TypeAlias = "tuple[str, float, Labelled, Labelled]"
 
 
-def sets_of(logits: np.ndarray, index: Any) -> Iterator[tuple[str, float, Labelled, Labelled]]:
+def networks(folder: Path, which: str) -> Iterator[tuple[int, dict[str, Any], list[Asked]]]:
+    """Number, what is told of it, and all sets of every network that is for exploring or for confirming and was not discarded."""
+    for path in sorted(folder.glob("[0-9][0-9][0-9].npz")):
+        number = int(path.stem)
+        if folder.name != "given" and which != ("explore" if number % 3 == 0 else "confirm" if number > 44 else ""):
+            continue
+        with np.load(path, allow_pickle=False) as said:
+            said = {key: said[key] for key in said.files}
+        about = json.loads(str(said["about"]))
+        if not about["discarded"]:
+            yield number, about, list(sets_of(said, about["neighbourhood"]))
+
+
+def sets_of(said: dict[str, np.ndarray], neighbourhood: str) -> Iterator[Asked]:
     """Role, severity, the set, and its first rows with their neighbours."""
-    n_near = 10
+    logits, n_near = said["logits"].astype(np.float32), 10
     place = first = 0
-    for role, family, severity, near, n in zip(
-        *(index[key] for key in ("role", "family", "severity", "near", "rows")), strict=True
-    ):
-        label = index["label"][first : first + n]
+    for role, family, severity, near, n in zip(*(said[key] for key in ("role", "family", "severity", "near", "rows")), strict=True):
+        label = said["label"][first : first + n]
         own = logits[place : place + n]
         around = logits[place + n : place + n + near * n_near].argmax(1).reshape(near, n_near)
-        said = Answers(own.argmax(1), own)
-        votes = {NEAR: np.concatenate([said.answer[:near, None], around], axis=1)}
+        answers = Answers(own.argmax(1), own)
+        votes = {neighbourhood: np.concatenate([answers.answer[:near, None], around], axis=1)} if near else {}
         name = f"{family} {severity:g}"
-        whole = Labelled(said, label, name, str(family))
-        part = Labelled(Answers(said.answer[:near], own[:near], neighbours=votes), label[:near], name, str(family))
+        whole = Labelled(answers, label, name, str(family))
+        part = Labelled(Answers(answers.answer[:near], own[:near], neighbours=votes), label[:near], name, str(family))
         yield str(role), float(severity), whole, part
         place, first = place + n + near * n_near, first + n
 
 
-def measured(folder: Path, which: str) -> Iterator[dict[str, Any]]:
-    """A row an estimator, network and target."""
-    with np.load(folder / "index.npz", allow_pickle=False) as index:
-        index = {key: index[key] for key in index.files}
+def measured(folder: Path, which: str, rows: int = 0) -> Iterator[dict[str, Any]]:
+    """A row an estimator, network and target. `rows`: of a target, 0 for all that there are."""
     made = {}
     for known in listing("estimators"):
         access = known.access
         if access is not None and access.models == 1 and not access.features and not access.weights:
-            if not access.neighbourhood or access.neighbourhood == NEAR and index["near"].any():
-                made[known.name] = load("estimators", known.name)()
-                type(made[known.name]).no_pool_interval = ""
-    for path in sorted(folder.glob("[0-9][0-9][0-9].npz")):
-        number = int(path.stem)
-        if folder.name != "given" and (number % 3 == 0) != (which == "explore"):
-            continue
-        with np.load(path, allow_pickle=False) as said:
-            logits, about = said["logits"].astype(np.float32), json.loads(str(said["about"]))
-        if about["discarded"]:
-            continue
-        sets = list(sets_of(logits, index))
+            made[known.name] = load("estimators", known.name)()
+            type(made[known.name]).no_pool_interval = ""
+    for number, about, sets in networks(folder, which):
         for name, estimator in made.items():
-            near = bool(estimator.access.neighbourhood)
+            near = estimator.access.neighbourhood
+            if near and near != about["neighbourhood"]:
+                continue
             chosen = [(role, severity, part if near else whole) for role, severity, whole, part in sets]
             source = next(item for role, _, item in chosen if role == "source")
             prepared = Prepared(estimator, source, [item for role, _, item in chosen if role == "pool"])
             for role, severity, item in chosen:
                 if role not in ("test", "natural"):
                     continue
+                if rows:
+                    item = item.take(np.arange(min(rows, len(item.label))))
                 found = prepared(item.answers, without=item.family)
                 row = {"pool": folder.name, "network": f"{folder.name} {number}", "architecture": about["model"], "estimator": name}
                 row |= {"role": role, "family": item.family, "severity": severity, "accuracy": item.accuracy}
@@ -106,7 +110,7 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     strength = {name: chosen & (col("role") == "test") for name, chosen in strength.items()}
     kinds |= {
         "natural": col("role") == "natural",
-        "given, natural": (col("role") == "natural") & (col("pool") == "given"),
+        **{f"{pool}, natural": (col("role") == "natural") & (col("pool") == pool) for pool in sorted(set(frame["pool"]))},
         **strength,
     }
     random, out = np.random.default_rng(0), []
@@ -130,11 +134,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pools", type=Path, required=True)
     parser.add_argument("--networks", choices=("explore", "confirm"), default="confirm")
-    parser.add_argument("--only", nargs="*", default=["mnist", "cifar", "given"])
+    parser.add_argument("--rows", type=int, default=0, help="of a target, 0 for all")
+    parser.add_argument("--only", nargs="*", help="folders of DIR, all by default")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    pools = [name for name in options.only if not (name == "given" and options.networks == "explore")]
-    rows = [row for pool in pools for row in measured(options.pools / pool, options.networks)]
+    pools = options.only or sorted(item.name for item in options.pools.iterdir())
+    pools = [name for name in pools if not (name == "given" and options.networks == "confirm")]
+    rows = [row for pool in pools for row in measured(options.pools / pool, options.networks, options.rows)]
     refused = [row for row in rows if "refused" in row]
     found = table([row for row in rows if "refused" not in row])
     for row in found:

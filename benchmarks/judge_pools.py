@@ -2,9 +2,9 @@
 
     python benchmarks/judge_pools.py --pools DIR [--json FILE]
 
-Networks 0, 3, 6, ... chose the settings of intervals and are left out, as in `coverage.py`. Every pool has one training domain, so
-there is no micro tau. Lines are fitted on the other test sets; "in sample" on the set itself, which takes its labels. The claim
-that neighbourhood invariance ranks networks better than ATC is judged by the difference of macro tau, by drawing networks anew.
+Networks for exploring are left out, as in `coverage.py`. Every pool has one training domain, so there is no micro tau. Lines are
+fitted on the other test sets; "in sample" on the set itself, which takes its labels. The claim that neighbourhood invariance ranks
+networks better than ATC is judged by the difference of macro tau, by drawing networks anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from coverage import NEAR, sets_of
+from coverage import NEAR, networks
 
 from crosswind.core.registry import load
 from crosswind.estimators.base import Answers
@@ -29,15 +29,8 @@ MEASURES = ("nuclear-norm", "mutual-information", "mano", "energy")
 
 def points(folder: Path) -> dict[str, list[Point]]:
     """By measure or estimator, a point a network and set; the clean test rows are the training domain."""
-    with np.load(folder / "index.npz", allow_pickle=False) as index:
-        index = {key: index[key] for key in index.files}
     found: dict[str, list[Point]] = {}
-    for path in sorted(folder.glob("[0-9][0-9][0-9].npz")):
-        with np.load(path, allow_pickle=False) as said:
-            logits, about = said["logits"].astype(np.float32), json.loads(str(said["about"]))
-        if about["discarded"] or (folder.name != "given" and int(path.stem) % 3 == 0):
-            continue
-        sets = list(sets_of(logits, index))
+    for number, _, sets in networks(folder, "confirm"):
         source = next(whole for role, _, whole, _ in sets if role == "source")
         fitted = {name: (made := load("estimators", name)(), made.fit(source)) for name in DIRECT}
         for role, severity, whole, part in sets:
@@ -49,7 +42,7 @@ def points(folder: Path) -> dict[str, list[Point]]:
                 about_it["severity"] = severity
             for label, value in values(fitted, whole.answers, part.answers):
                 accuracy = whole.accuracy
-                found.setdefault(label, []).append(Point(path.stem, folder.name, name, value, accuracy, **about_it))
+                found.setdefault(label, []).append(Point(f"{number:03}", folder.name, name, value, accuracy, **about_it))
     return found
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from coverage import sets_of
+from coverage import networks
 
 from crosswind.estimators.base import Labelled
 from crosswind.estimators.label_shift import label_shift
@@ -39,16 +39,8 @@ def moved(item: Labelled, share: float, random: np.random.Generator) -> Labelled
 
 def judged(folder: Path, which: str) -> Iterator[tuple[str, bool]]:
     """Kind of shift, and whether it was told of as one of labels."""
-    with np.load(folder / "index.npz", allow_pickle=False) as index:
-        index = {key: index[key] for key in index.files}
-    for path in sorted(folder.glob("[0-9][0-9][0-9].npz")):
-        if folder.name != "given" and (int(path.stem) % 3 == 0) != (which == "explore"):
-            continue
-        with np.load(path, allow_pickle=False) as said:
-            logits, about = said["logits"].astype(np.float32), json.loads(str(said["about"]))
-        if about["discarded"]:
-            continue
-        sets, random = list(sets_of(logits, index)), np.random.default_rng(int(path.stem))
+    for number, _, sets in networks(folder, which):
+        random = np.random.default_rng(number)
         source = next(item for role, _, item, _ in sets if role == "source")
         clean = next(item for role, _, item, _ in sets if role == "test" and item.family == "clean")
         corrupt = [item for role, _, item, _ in sets if role == "test" and item.family != "clean"]

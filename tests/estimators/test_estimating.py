@@ -138,16 +138,17 @@ def test_a_set_is_not_in_the_line_by_which_it_is_judged() -> None:
         fit = np.polyfit([(other.answers.answer == 0).mean() for other in rest], [other.accuracy for other in rest], 1)
         value = float(np.clip(np.polyval(fit, (item.answers.answer == 0).mean()), 0, 1))
         held.append((value, item.accuracy))
-    assert (told.low, told.high) == pytest.approx(by_hand(held, told.accuracy, shares(9, 9).accuracy, 10))
+    assert (told.low, told.high) == pytest.approx(by_hand(held, told.accuracy, shares(9, 9).accuracy, 1 / 10 + 2 / 10 - 1 / 10))
 
 
-def by_hand(held: list[tuple[float, float]], e: float, anchor: float, n: int) -> tuple[float, float]:
+def by_hand(held: list[tuple[float, float]], e: float, anchor: float, excess: float) -> tuple[float, float]:
     """The interval of fewer than nineteen families of one set each: absolute scores in order, until nine tenths of the mass."""
-    ranked = sorted((abs(a - value) / (0.2 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1)) for value, a in held)
-    whole = sum(weight for _, weight in ranked) * (1 + 0.1 / len(held))
-    enough = [score for i, (score, _) in enumerate(ranked) if sum(weight for _, weight in ranked[: i + 1]) / whole >= 0.9]
-    length = enough[0] * (0.2 + abs(anchor - e))
-    chance = 1.644854 * math.sqrt(max(e * (1 - e), 0.01) / n)
+    ranked = sorted((abs(a - value) / (0.15 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1)) for value, a in held)
+    whole = sum(weight for _, weight in ranked) * (1 + 1 / len(held))
+    mass = np.cumsum([weight for _, weight in ranked]) / whole
+    score = float(np.interp(0.9, mass, [score for score, _ in ranked]))
+    length = score * (0.15 + abs(anchor - e))
+    chance = 1.644854 * math.sqrt(max(e * (1 - e), 0.01) * max(excess, 0))
     half = math.sqrt(length**2 + chance**2)
     return max(e - half, 0), min(e + half, 1)
 
@@ -156,37 +157,66 @@ def by_hand(held: list[tuple[float, float]], e: float, anchor: float, n: int) ->
 
 
 def test_conformal_quantiles_by_hand() -> None:
-    """Nine families weigh 1/9.1 each: the end is the ninth absolute score, of ten the tenth (.89 at the ninth).
+    """Nine families weigh 1/10 each, as does the one to come: the end is the ninth absolute score. Of ten, .9 is 9.9 of 11.
 
-    Signed scores miss .02 below and .08 above. Nineteen weigh 1/19.1: counted from above 18 have .942 and 19 .995, the first is
-    the end; from below 17 have .89 and 18 .942. Thirty-nine: 38 have .972, and 36 .921. Where the 18th of nineteen has two sets,
-    they weigh 1/38.2 each, and .92 is reached with the second alone. Near sets weigh more: of ten families, one of weight 10 has
-    half of the mass.
+    Signed scores miss .02 below and .08 above, or 1/(n + 1) below where that is more. Nineteen: 1/20 on both sides, the first and
+    the last. Twenty-four: .04 below, the first; .06 above, .94 of 25 are 23.5. Ninety-nine: 2 below, and 92. Where the 10th of
+    nineteen has two sets, these weigh 1/38 of 20/21 each, and the one to come 1/21. Near sets weigh more: of ten families, one of
+    weight 10 has half of the mass.
     """
-    names = [str(i) for i in range(40)]
+    names = [str(i) for i in range(100)]
     scores = np.array([0.1, -0.9, 0.3, 0.2, 0.5, -0.4, 0.6, 0.7, 0.8])
-    assert conformal(scores, names[:9]) == (-0.9, 0.9)
+    assert conformal(scores, names[:9]) == pytest.approx((-0.9, 0.9))
     assert conformal(scores[:8], names[:8]) == (-np.inf, np.inf)
-    assert conformal(np.arange(1.0, 11), names[:10]) == (-10, 10)
-    assert conformal(np.arange(1.0, 20), names[:19]) == (1, 18)
-    assert conformal(np.arange(1.0, 40), names[:39]) == (1, 36)
-    assert conformal(np.append(np.arange(1.0, 20), 18.5), [*names[:19], names[17]]) == (1, 18.5)
+    assert conformal(np.arange(1.0, 11), names[:10]) == pytest.approx((-9.9, 9.9))
+    assert conformal(np.arange(1.0, 20), names[:19]) == pytest.approx((1, 19))
+    assert conformal(np.arange(1.0, 25), names[:24]) == pytest.approx((1, 23.5))
+    assert conformal(np.arange(1.0, 100), names[:99]) == pytest.approx((2, 92))
+    two = conformal(np.append(np.arange(1.0, 20), 10.5), [*names[:19], names[9]])
+    assert two == pytest.approx((1, 1 + (0.9 + 1 / 21) / (20 / 21 / 19) - 1)), "every other one weighs 20/21/19"
     assert conformal(np.arange(1.0, 19), ["fog"] * 9 + ["snow"] * 9) == (-np.inf, np.inf)
     near = np.array([10.0, *[1.0] * 9])
-    assert conformal(np.arange(1.0, 11), names[:10], near) == (-9, 9), "18 of 19.19 at the ninth"
-    assert conformal(np.arange(10.0, 0, -1), names[:10], near) == (-10, 10)
-    assert conformal(np.arange(1.0, 11), names[:10], np.array([1.0] * 8 + [92.0, 0.1])) == (-9, 9)
+    assert conformal(np.arange(1.0, 11), names[:10], near) == pytest.approx((-9.81, 9.81)), "18.81 of 20.9 is .9"
     assert (least_families(), least_families(sides=2), least_families(0.8)) == (9, 19, 4)
 
 
-def test_conformal_intervals_miss_as_often_as_they_say() -> None:
-    """Of 23 families that can be exchanged with the one to come, one lies below and two above: it is held 21 times in 24."""
-    random, names, sides = np.random.default_rng(0), [str(i) for i in range(23)], []
+def test_conformal_intervals_cover_as_often_as_they_say() -> None:
+    """A family that can be exchanged with those of the pool is held 9 times in 10, however many there are: of one set each."""
+    random, held = np.random.default_rng(0), {}
+    for many, draw in ((19, random.standard_cauchy), *((many, random.standard_normal) for many in (19, 23, 29, 60))):
+        found = []
+        for _ in range(4000):
+            scores = draw(many + 1)
+            low, high = conformal(scores[:many], [str(i) for i in range(many)])
+            found.append(low <= scores[many] <= high)
+        held[f"{draw.__name__} {many}"] = float(np.mean(found))
+    assert len(held) == 5 and all(0.885 <= share <= 0.915 for share in held.values()), held
+
+
+@pytest.mark.parametrize(("alike", "least", "most"), [(0.0, 0.885, 0.915), (0.5, 0.875, 0.905), (1.0, 0.85, 0.89)])
+def test_conformal_intervals_of_families_of_three(alike: float, least: float, most: float) -> None:
+    """As the pool has them: the more alike the sets of a family err, the less the interval knows of a family to come."""
+    random, names, found = np.random.default_rng(1), [str(i // 3) for i in range(66)], []
     for _ in range(4000):
-        scores = random.standard_cauchy(24)
-        low, high = conformal(scores[:23], names)
-        sides.append((scores[23] < low, scores[23] > high))
-    assert np.mean(sides, axis=0) == pytest.approx([1 / 24, 2 / 24], abs=0.012)
+        own, family = random.standard_normal((23, 3)), random.standard_normal((23, 1))
+        scores = math.sqrt(alike) * family + math.sqrt(1 - alike) * own
+        low, high = conformal(scores[:22].ravel(), names)
+        found.append(low <= scores[22, 0] <= high)
+    assert least <= np.mean(found) <= most
+
+
+def test_intervals_of_small_pools_cover_the_chance_of_rows() -> None:
+    """A model whose estimates are right but for chance: rows of source, pool and target are few, and its interval still holds."""
+    random, found = np.random.default_rng(2), []
+    for n, n_pool in ((800, 60), (60, 60), (60, 200), (400, 400)) * 150:
+        source = random.random(400) < 0.7
+        pool = [source[random.permutation(400)[:n_pool]].mean() for _ in range(22)]
+        held = [Held(str(i), float(source.mean()), float(accuracy), n_pool) for i, accuracy in enumerate(pool)]
+        told = with_pool(Estimate(float(source.mean())), float(source.mean()), held, n, 400)
+        assert told.low is not None and told.high is not None
+        found.append((n, n_pool, told.low <= (random.random(n) < 0.7).mean() <= told.high))
+    shares = {key: np.mean([right for *other, right in found if tuple(other) == key]) for key in {item[:2] for item in found}}
+    assert len(shares) == 4 and all(share >= 0.85 for share in shares.values()), shares
 
 
 def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,15 +264,15 @@ def test_interval_of_a_pool_by_hand() -> None:
     held = [(float(np.clip(item.answers.confidence.mean() + gap, 0, 1)), item.accuracy) for item in pool]
     told = estimated(DifferenceOfConfidences(), source, target, pool)
     assert isinstance(told, Estimate) and told.accuracy == pytest.approx(e, abs=1e-9)
-    assert (told.low, told.high) == pytest.approx(by_hand(held, e, source.accuracy, 45))
+    assert (told.low, told.high) == pytest.approx(by_hand(held, e, source.accuracy, 1 / 45 + 2 / 60 - 1 / 50))
     assert 0 < told.low < told.high < 1
 
 
 def test_an_interval_leans_where_all_errors_do() -> None:
     """Nineteen families whose accuracy is .1 below the estimate: with chance in quadrature, .1 below is the middle no more."""
-    held = [Held(str(i), 0.6, 0.5) for i in range(19)]
-    told = with_pool(Estimate(0.6), 0.9, held, 1000)
-    chance = 1.644854 * math.sqrt(0.24 * 0.001)
+    held = [Held(str(i), 0.6, 0.5, 500) for i in range(19)]
+    told = with_pool(Estimate(0.6), 0.9, held, 200, 1000)
+    chance = 1.644854 * math.sqrt(0.24 * (1 / 200 + 2 / 1000 - 1 / 500))
     assert (told.low, told.high) == pytest.approx((0.6 - math.hypot(0.1, chance), 0.5 + chance))
 
 

@@ -213,13 +213,16 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     assert plain.answer.shape == (len(POOL), 20, 1) and plain.logits is not None and plain.logits.shape == (len(POOL), 20, 2)
     assert near.answer.shape == (len(POOL), 20, 4) and near.entropy is not None and near.entropy.shape == near.answer.shape
     assert alone.answer.shape == (1, len(rows), 4)
-    chosen = np.flatnonzero(np.isin(np.arange(len(rows)), _first_of(digits, rows, 20)))
+    drawn = [frozenset(_first_of(digits, rows, 20, change.family)) for change in POOL]
+    assert len(set(drawn)) == len({change.family for change in POOL}) == 23, "every family is shown rows of its own"
     for place in (0, 20, 68):
+        chosen = np.sort(_first_of(digits, rows, 20, POOL[place].family))
         change = ((POOL[place].family, POOL[place].knobs),)
         many = copies(digits, rows.rows[chosen], [change] * (place + 1))
         expected = says(many.inputs(np.arange(20) * (place + 1) + place))
         assert np.array_equal(plain.logits[place], expected) and np.array_equal(plain.answer[place, :, 0], expected.argmax(1))
-    assert np.array_equal(plain.label, rows.label[chosen]) and len(np.unique(plain.answer)) == 2
+        assert np.array_equal(plain.label[place], rows.label[chosen])
+    assert plain.label.shape == (len(POOL), 20) and len(np.unique(plain.answer)) == 2
     logits = says(digits.inputs(rows.rows))
     assert np.array_equal(alone.answer[0, :, 0], logits.argmax(1))
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -227,5 +230,5 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     assert np.allclose(alone.entropy[0, :, 0], -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1), atol=1e-6)
 
 
-def _first_of(dataset: AttributedDataset, rows: RowSet, n: int) -> np.ndarray:
-    return np.argsort(hash64(dataset.row_ids(rows.rows), seed_of(0, "rows of the pool")), kind="stable")[:n]
+def _first_of(dataset: AttributedDataset, rows: RowSet, n: int, family: str) -> np.ndarray:
+    return np.argsort(hash64(dataset.row_ids(rows.rows), seed_of(0, "rows of the pool", family)), kind="stable")[:n]

@@ -58,7 +58,7 @@ class Prepared:
     def _with_pool(self, found: Estimate, anchor: float, held: Sequence[Held], n: int) -> Estimate:
         if self.estimator.no_pool_interval:
             return replace(found, no_interval=self.estimator.no_pool_interval)
-        return with_pool(found, anchor, held, n)
+        return with_pool(found, anchor, held, n, len(self.source.answers))
 
     # -- direct estimators ----------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class Prepared:
 
     @cached_property
     def _errors(self) -> list[Held]:
-        return [Held(family_of(item), self._direct(item.answers).accuracy, item.accuracy) for item in self.pool]
+        return [Held(family_of(item), self._direct(item.answers).accuracy, item.accuracy, len(item.label)) for item in self.pool]
 
     def _with_rows(self, found: Estimate, target: Answers) -> Estimate:
         estimator, source = self.estimator, self.source
@@ -91,15 +91,16 @@ class Prepared:
     # -- measures -------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _measured(self) -> tuple[Floats, Floats, NDArray[np.str_]]:
-        """Measure, accuracy and family of the source, first, and of every set of the pool."""
+    def _measured(self) -> tuple[Floats, Floats, NDArray[np.str_], NDArray[np.int64]]:
+        """Measure, accuracy, family and rows of the source, first, and of every set of the pool."""
         assert isinstance(self.estimator, Measure)
         every = [*([self.source] if self.estimator.access.source else []), *self.pool]
         measures = np.array([self.estimator.measure(item.answers) for item in every])
-        return measures, np.array([item.accuracy for item in every]), np.array([family_of(item) for item in every])
+        accuracies, families = np.array([item.accuracy for item in every]), np.array([family_of(item) for item in every])
+        return measures, accuracies, families, np.array([len(item.label) for item in every])
 
     def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
-        measures, accuracies, families = (part[self._measured[2] != without] for part in self._measured)
+        measures, accuracies = (part[self._measured[2] != without] for part in self._measured[:2])
         line, mine = fitted_map(measures, accuracies), measure.measure(target)
         if not np.isfinite([*measures, mine]).all():
             return "its measure is not finite for some rows"
@@ -120,14 +121,15 @@ class Prepared:
     def _held_out(self, without: str) -> list[Held] | str:
         """Every set of the pool by a line that did not see its family; or why there is none."""
         assert isinstance(self.estimator, Measure)
-        measures, accuracies, families = (part[self._measured[2] != without] for part in self._measured)
+        measures, accuracies, families, rows = (part[self._measured[2] != without] for part in self._measured)
         held = []
         for family in dict.fromkeys(families[int(self.estimator.access.source) :].tolist()):
             own = families == family
             other = fitted_map(measures[~own], accuracies[~own])
             if other is None:
                 return f"its measure is the same number for every set of the pool but those of {family}, too few to fit a line"
-            held += [Held(family, _on(other, x), y) for x, y in zip(measures[own], accuracies[own], strict=True)]
+            sets = zip(measures[own], accuracies[own], rows[own], strict=True)
+            held += [Held(family, _on(other, x), y, n) for x, y, n in sets]
         return held
 
     def pool_error(self) -> float | None:

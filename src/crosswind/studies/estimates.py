@@ -98,14 +98,15 @@ class EstimateJobs:
         return made
 
 
-VERSION = 3
+VERSION = 4
 """Of what an estimate writes: raised when the same answers give another interval, or more is written."""
 
 
 @cache
 def _changes(near: str, pool: int) -> str:
     """What makes the copies: transforms with their versions and settings, so that answers for others are not taken for these."""
-    told: list[Any] = [[item.family, _version(item.family), dict(item.knobs)] for item in POOL] if pool else []
+    told: list[Any] = ["rows by family"] if pool else []
+    told += [[item.family, _version(item.family), dict(item.knobs)] for item in POOL] if pool else []
     if near:
         own = neighbourhood(near)
         told.append([own.transform, _version(own.transform), own.knobs(), own.knobs(large=True)])

@@ -1,6 +1,6 @@
 """What a model says of changed copies of rows: of their neighbours, or of the pool of a labelled source.
 
-The copies of a pool are the rows of the source under every change of `POOL`; with a neighbourhood, the neighbours of each of those.
+The copies of a pool are rows of the source under every change of `POOL`; with a neighbourhood, the neighbours of each of those.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ LARGE = 64
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """Of n rows under C changes, or of them all and their neighbours: `label` int64 [n]; `answer` int64 [C, n, N + 1], the row
-    itself first; `entropy` float32 of the same shape, in nats, None where there are labels only; `logits` float32 [C, n, k] of the
-    rows themselves, where no neighbours were asked for; so are `features` float32 [C, n, d], which no file holds."""
+    """Of n rows under each of C changes, or of them all and their neighbours.
+
+    `label` int64 [C, n]; `answer` int64 [C, n, N + 1], the row itself first; `entropy` float32 of the same shape, in nats, None
+    where there are labels only; `logits` float32 [C, n, k] of the rows themselves, where no neighbours were asked for; so are
+    `features` float32 [C, n, d], which no file holds.
+    """
 
     label: NDArray[np.int64]
     answer: NDArray[np.int64]
@@ -57,26 +60,28 @@ def said_of_copies(
 ) -> dict[str, Said]:
     """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool, 0: the rows as they are.
 
+    A family of changes is shown rows of its own draw: were they the same for all, the chance by which they are easier than others
+    would stand in every accuracy of the pool alike, and an interval would not cover it.
+
     `answers`: from sets and data sets to predictions by rule and set, and doubts. `features` are asked for where given.
     """
     dataset = datasets[rows.source]
-    law, chosen = rows.visit_law, np.arange(len(rows.rows))
+    law, n = rows.visit_law, len(rows.rows)
     given = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
-    if pool and pool < len(chosen):  # the same rows whatever stands beside them
-        order = np.argsort(hash64(dataset.row_ids(given), seed_of(0, "rows of the pool")), kind="stable")
-        chosen = np.sort(order[:pool])
     height = 0 if dataset.image_shape is None else min(dataset.image_shape[:2])
     changes: list[Chain] = [((change.family, change.knobs),) for change in POOL] if pool else [()]
     beside: list[Chain] = [()]
     if near:
         own = neighbourhood(near)
         beside += [((own.transform, own.knobs(height >= LARGE)),)] * neighbours
-    n, many = len(chosen), len(beside)
-    made = copies(dataset, given[chosen], [(*change, *other) for change in changes for other in beside])
-    name, label = "copies", rows.label[chosen]
+    many, name = len(beside), "copies"
+    made = copies(dataset, given, [(*change, *other) for change in changes for other in beside])
+    families = [change.family for change in POOL] if pool else [""]
+    drawn = {family: _drawn(dataset.row_ids(given), family, pool or n) for family in families}
     out: dict[str, list[Any]] = {}
-    for place in range(len(changes)):
-        virtual = np.arange(n)[:, None] * (len(changes) * many) + place * many + np.arange(many)
+    for place, family in enumerate(families):
+        chosen = drawn[family]
+        virtual = chosen[:, None] * (len(changes) * many) + place * many + np.arange(many)
         again: dict[str, Any] = {
             key: np.repeat(getattr(rows, key)[chosen], many) for key in ("label", "true_label", "group", "weight", "origin")
         }
@@ -84,8 +89,17 @@ def said_of_copies(
         found, _ = answers({name: asked}, {**datasets, name: made})
         for rule, sets in found.items():
             read = features(asked, made) if features is not None and not near else None
-            out.setdefault(rule, []).append((*_read(sets[name], n, many), read))
+            out.setdefault(rule, []).append((*_read(sets[name], len(chosen), many), read))
+    label = np.stack([rows.label[drawn[family]] for family in families])
     return {rule: _joined(label, parts, bool(near)) for rule, parts in out.items()}
+
+
+def _drawn(ids: NDArray[np.int64], family: str, most: int) -> NDArray[np.int64]:
+    """At most so many of the rows, in order: the same ones whatever stands beside them."""
+    if most >= len(ids):
+        return np.arange(len(ids))
+    order = np.argsort(hash64(ids, seed_of(0, "rows of the pool", family)), kind="stable")
+    return np.sort(order[:most])
 
 
 def _read(said: Predictions, n: int, many: int) -> tuple[Any, ...]:
@@ -161,7 +175,7 @@ def pool_of(plain: Said | None, near: str, copied: Said | None) -> list[Labelled
         logits, read = (None if part is None else part[place] for part in (plain.logits, plain.features))
         answers = Answers(plain.answer[place, :, 0], logits, features=read)
         answers = answers if copied is None else _near(answers, near, copied, place)
-        sets.append(Labelled(answers, plain.label, change.name, change.family))
+        sets.append(Labelled(answers, plain.label[place], change.name, change.family))
     return sets
 
 
