@@ -143,11 +143,11 @@ def test_a_set_is_not_in_the_line_by_which_it_is_judged() -> None:
 
 def by_hand(held: list[tuple[float, float]], e: float, anchor: float, excess: float) -> tuple[float, float]:
     """The interval of fewer than nineteen families of one set each: absolute scores in order, until nine tenths of the mass."""
-    ranked = sorted((abs(a - value) / (0.15 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1)) for value, a in held)
+    ranked = sorted((abs(a - value) / (0.1 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1)) for value, a in held)
     whole = sum(weight for _, weight in ranked) * (1 + 1 / len(held))
     mass = np.cumsum([weight for _, weight in ranked]) / whole
     score = float(np.interp(0.9, mass, [score for score, _ in ranked]))
-    length = score * (0.15 + abs(anchor - e))
+    length = score * (0.1 + abs(anchor - e))
     chance = 1.644854 * math.sqrt(max(e * (1 - e), 0.01) * max(excess, 0))
     half = math.sqrt(length**2 + chance**2)
     return max(e - half, 0), min(e + half, 1)
@@ -159,10 +159,9 @@ def by_hand(held: list[tuple[float, float]], e: float, anchor: float, excess: fl
 def test_conformal_quantiles_by_hand() -> None:
     """Nine families weigh 1/10 each, as does the one to come: the end is the ninth absolute score. Of ten, .9 is 9.9 of 11.
 
-    Signed scores miss .02 below and .08 above, or 1/(n + 1) below where that is more. Nineteen: 1/20 on both sides, the first and
-    the last. Twenty-four: .04 below, the first; .06 above, .94 of 25 are 23.5. Ninety-nine: 2 below, and 92. Where the 10th of
-    nineteen has two sets, these weigh 1/38 of 20/21 each, and the one to come 1/21. Near sets weigh more: of ten families, one of
-    weight 10 has half of the mass.
+    Signed scores miss .05 on each side. Nineteen: the first and the last. Twenty-nine: .95 of 30 are 28.5 of them. Where the last
+    of nineteen has two sets, these weigh 1/40 each, and .95 is reached with the second alone. Near sets weigh more: of ten
+    families, one of weight 10 has half of the mass.
     """
     names = [str(i) for i in range(100)]
     scores = np.array([0.1, -0.9, 0.3, 0.2, 0.5, -0.4, 0.6, 0.7, 0.8])
@@ -170,32 +169,30 @@ def test_conformal_quantiles_by_hand() -> None:
     assert conformal(scores[:8], names[:8]) == (-np.inf, np.inf)
     assert conformal(np.arange(1.0, 11), names[:10]) == pytest.approx((-9.9, 9.9))
     assert conformal(np.arange(1.0, 20), names[:19]) == pytest.approx((1, 19))
-    assert conformal(np.arange(1.0, 25), names[:24]) == pytest.approx((1, 23.5))
-    assert conformal(np.arange(1.0, 100), names[:99]) == pytest.approx((2, 92))
-    two = conformal(np.append(np.arange(1.0, 20), 10.5), [*names[:19], names[9]])
-    assert two == pytest.approx((1, 1 + (0.9 + 1 / 21) / (20 / 21 / 19) - 1)), "every other one weighs 20/21/19"
+    assert conformal(np.arange(1.0, 30), names[:29]) == pytest.approx((1.5, 28.5))
+    assert conformal(np.append(np.arange(1.0, 20), 30.0), [*names[:19], names[18]]) == pytest.approx((1, 30))
     assert conformal(np.arange(1.0, 19), ["fog"] * 9 + ["snow"] * 9) == (-np.inf, np.inf)
     near = np.array([10.0, *[1.0] * 9])
-    assert conformal(np.arange(1.0, 11), names[:10], near) == pytest.approx((-9.81, 9.81)), "18.81 of 20.9 is .9"
+    assert conformal(np.arange(1.0, 11), names[:10], near) == pytest.approx((-9.81, 9.81)), "of 19, .99 x 19 = 18.81"
     assert (least_families(), least_families(sides=2), least_families(0.8)) == (9, 19, 4)
 
 
 def test_conformal_intervals_cover_as_often_as_they_say() -> None:
     """A family that can be exchanged with those of the pool is held 9 times in 10, however many there are: of one set each."""
     random, held = np.random.default_rng(0), {}
-    for many, draw in ((19, random.standard_cauchy), *((many, random.standard_normal) for many in (19, 23, 29, 60))):
+    for many, draw in ((19, random.standard_cauchy), *((many, random.standard_normal) for many in (19, 23, 29))):
         found = []
         for _ in range(4000):
             scores = draw(many + 1)
             low, high = conformal(scores[:many], [str(i) for i in range(many)])
             found.append(low <= scores[many] <= high)
         held[f"{draw.__name__} {many}"] = float(np.mean(found))
-    assert len(held) == 5 and all(0.885 <= share <= 0.915 for share in held.values()), held
+    assert len(held) == 4 and all(0.885 <= share <= 0.915 for share in held.values()), held
 
 
-@pytest.mark.parametrize(("alike", "least", "most"), [(0.0, 0.885, 0.915), (0.5, 0.875, 0.905), (1.0, 0.85, 0.89)])
+@pytest.mark.parametrize(("alike", "least", "most"), [(0.0, 0.935, 0.975), (0.5, 0.91, 0.965), (1.0, 0.885, 0.915)])
 def test_conformal_intervals_of_families_of_three(alike: float, least: float, most: float) -> None:
-    """As the pool has them: the more alike the sets of a family err, the less the interval knows of a family to come."""
+    """As the pool has them: a family is one observation, so that sets that err alike are not taken for three."""
     random, names, found = np.random.default_rng(1), [str(i // 3) for i in range(66)], []
     for _ in range(4000):
         own, family = random.standard_normal((23, 3)), random.standard_normal((23, 1))
