@@ -15,6 +15,7 @@ from crosswind.reports.families import Families, families
 from crosswind.reports.results import arrange
 
 ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "concurrent-shifts"
 METHODS = ["erm", "randaugment", "augmix", "imagenet", "autoaugment", "irm", "groupdro", "pnd", "sagnet", "bpa"]
 # Accuracy of erm under each shift, as the paper claims: SC worst and dominating, more shifts worse.
 ERM = {"uniform": 0.9, "SC": 0.5, "LDD": 0.8, "UDS": 0.7, "SC+LDD": 0.49, "SC+UDS": 0.48, "LDD+UDS": 0.65, "SC+LDD+UDS": 0.45}
@@ -63,8 +64,20 @@ def test_an_order_that_sizes_make_is_turned_and_the_change_told() -> None:
     assert "(9 methods)" in str(text) and float(str(value)) > 0.5
 
 
-def test_the_page_has_the_claims_of_the_record() -> None:
+def record_and_page(name: str) -> tuple[list[dict[str, str]], list[str]]:
     page = (ROOT / "docs" / "concurrent-shifts.md").read_text(encoding="utf-8").splitlines()
-    with (ROOT / "benchmarks" / "results" / "concurrent-shifts" / "claims.csv").open(encoding="utf-8", newline="") as file:
-        lines = as_markdown(list(csv.DictReader(file)))
+    with (RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file)), page
+
+
+@pytest.mark.parametrize("name", ["claims", "size-claims", "equal-claims"])
+def test_the_page_has_the_claims_of_the_record(name: str) -> None:
+    rows, page = record_and_page(name)
+    lines = as_markdown(rows)
     assert len(lines) == 18 and [line for line in lines if line not in page] == []
+
+
+def test_the_page_has_the_accuracies_of_the_record() -> None:
+    rows, page = record_and_page("sizes")
+    lines = [f"| {row['size']} | {row['of']} | {' | '.join(f'{float(row[shift]):.2f}' for shift in ERM)} |" for row in rows]
+    assert len(lines) == 4 and [line for line in lines if line not in page] == []
