@@ -11,7 +11,7 @@ one family of tests: paired over seeds, or a rank correlation over methods, adju
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,14 @@ TABLES = ROOT / "benchmarks" / "results" / "concurrent-shifts"
 PICTURES = ROOT / "docs" / "results"
 SINGLE, PAIRS, TRIPLE = ["SC", "LDD", "UDS"], ["SC+LDD", "SC+UDS", "LDD+UDS"], ["SC+LDD+UDS"]
 SHIFTED = [*SINGLE, *PAIRS, *TRIPLE]
+GAPS = [
+    ("one shift is harder than none, on average", ["uniform"], SINGLE),
+    ("two concurrent shifts are harder than one, on average", SINGLE, PAIRS),
+    ("SC is harder than UDS", ["UDS"], ["SC"]),
+    ("UDS is harder than LDD", ["LDD"], ["UDS"]),
+    ("SC is harder than LDD and UDS together", ["LDD+UDS"], ["SC"]),
+]
+"""What the two sizes are compared by: a claim, the easier shifts and the harder ones."""
 AUGMENTATION = "heuristic augmentation"
 POINTS = 0.03
 """A drop of accuracy below this is hardly any: the report's own margin for sides that are about as accurate."""
@@ -155,25 +163,33 @@ def as_markdown(rows: Sequence[Mapping[str, str]]) -> list[str]:
     return lines
 
 
-def size_claims(items: list[Families]) -> list[Tested]:
-    """The order of shifts with the paper's sizes and with equal ones."""
+def size_claims(items: Mapping[str, Families]) -> list[Tested]:
+    """The order of shifts with the paper's sizes (`table6`) and with equal ones, and by how much the sizes alone move each gap.
+
+    One family. An order is turned where a claim holds with one size and the opposite holds with the other.
+    """
+    uneven, even = items["table6"], items["equal"]
+    rows = list(even.family)
     out = []
-    for item in items:
-        size, rows = item.place.size, list(item.family)
-        for harder, easier in (("SC", "UDS"), ("UDS", "LDD"), ("SC", "LDD+UDS"), ("SC+LDD", "SC")):
-            found = less(item.accuracy(rows, [easier]), item.accuracy(rows, [harder]))
-            out.append(told(size, f"{harder} is harder than {easier}", "accuracy", found))
-        found = less(item.accuracy(rows, SINGLE), item.accuracy(rows, PAIRS))
-        out.append(told(size, "two concurrent shifts are harder than one, on average", "accuracy", found))
-    return out
+    for text, easier, harder in GAPS:
+        gaps = []
+        for item in (uneven, even):
+            one, other = item.accuracy(rows, easier), item.accuracy(rows, harder)
+            gaps.append({seed: one[seed] - other[seed] for seed in one if seed in other})
+        for size, gap in zip(("table6", "equal"), gaps, strict=True):
+            out.append(told(size, text, "accuracy", less(gap, dict.fromkeys(gap, 0.0))))
+        out.append(told("table6 - equal", text, "accuracy", less(gaps[0], gaps[1])))
+    sides = [[sum(v := item.accuracy([row], SHIFTED).values()) / len(v) for row in even.methods] for item in (uneven, even)]
+    value, p = rank_correlation(*sides) or (None, None)
+    text = f"a method that helps with the paper's sizes helps with equal ones ({len(even.methods)} methods)"
+    return [*out, Tested("both", text, "rank correlation", value, None, None, p)]
 
 
-def accuracy_table(items: list[Families]) -> Table:
+def accuracy_table(items: Iterable[Families]) -> Table:
     """Mean accuracy over seeds by size and shift, of the baseline and over all rows."""
     rows = []
     for item in items:
-        every = [("mean of all rows", list(item.family))] if len(item.family) > 1 else []
-        for name, some in ((item.baseline, [item.baseline]), *every):
+        for name, some in ((item.baseline, [item.baseline]), ("mean of all rows", list(item.family))):
             means = {shift: item.accuracy(some, [shift]) for shift in item.shifts}
             rows.append({"size": item.place.size, "of": name, **{shift: sum(v.values()) / len(v) for shift, v in means.items()}})
     return Table.of("accuracy", "Mean accuracy", rows, keys=2)
@@ -198,27 +214,26 @@ def main() -> None:
     tables |= {"numbers": number_table(record.found, record.rules), "time": time_table(costs(record.runs))}
     tables["accuracy"] = accuracy_table([item])
     shown = [tested, tables["accuracy"], tables["changes"], tables["agreement"], tables["time"]]
+    figures = {"concurrent-shifts": item}
     if given.equal:
         equal = read(given.equal, "jeon2025/equal-sizes")
-        items = [Families(items, {row: "" for at in items for row in at.methods}, "uniform") for items in by_size(equal)]
-        tables |= {"sizes": accuracy_table(items), "size-claims": claim_table("size-claims", size_claims(items))}
-        shown += [tables["sizes"], tables["size-claims"]]
+        items = {at.place.size: at for at in families(equal.places, equal.resolved)}
+        figures["concurrent-shifts-equal"] = items["equal"]
+        found = {"sizes": accuracy_table(items.values()), "size-claims": claim_table("size-claims", size_claims(items))}
+        found["equal-claims"] = claim_table("equal-claims", claims(items["equal"]))
+        found |= {f"{size}-changes": change_table(at) for size, at in items.items()}
+        shown += found.values()
+        tables |= found | {f"{size}-ranks": rank_by_seed_table(at) for size, at in items.items()}
+        tables |= {"equal-numbers": number_table(equal.found, equal.rules), "equal-time": time_table(costs(equal.runs))}
     for name, table in tables.items():
         if table is not None:
             (TABLES / f"{name}.csv").write_text(table.to_csv(), encoding="utf-8")
-    figure = family_map(item)
-    assert figure is not None
-    figure.name = "concurrent-shifts"
-    save(figure, PICTURES, ("svg",))
+    for name, at in figures.items():
+        figure = family_map(at)
+        assert figure is not None
+        figure.name = name
+        save(figure, PICTURES, ("svg",))
     print("\n".join(table.to_text(150) for table in shown if table is not None))
-
-
-def by_size(record: StudyRecord) -> list[list[Any]]:
-    """The places of a study by size."""
-    found: dict[str, list[Any]] = {}
-    for at in record.places:
-        found.setdefault(at.place.size, []).append(at)
-    return list(found.values())
 
 
 if __name__ == "__main__":

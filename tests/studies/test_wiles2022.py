@@ -86,7 +86,7 @@ SMALLER = [
         *SMALLER,
         ("spurious", "small", {1000}, 2 * 2 * 19 * 5),
         ("unseen", "small", {1000}, 2 * 18 * 2 * 5),
-        ("label-is-color", "small", {1000}, 19 * 3),
+        ("label-is-color", "small", {1000}, 19 * 2 * 5),
         ("label-is-color", None, {398_130}, (POINTS + 3) * 5),
     ],
 )
