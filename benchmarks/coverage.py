@@ -19,14 +19,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from crosswind.core.registry import listing, load
+from crosswind.estimators import estimating
 from crosswind.estimators.base import Answers, Labelled
-from crosswind.estimators.estimating import Prepared
 
 NEAR = "ni-randaugment"
 Asked: TypeAlias = "tuple[str, float, Labelled, Labelled]"
@@ -64,6 +65,7 @@ def sets_of(said: dict[str, np.ndarray], neighbourhood: str) -> Iterator[Asked]:
 
 def measured(folder: Path, which: str, rows: int = 0) -> Iterator[dict[str, Any]]:
     """A row an estimator, network and target. `rows`: of a target, 0 for all that there are."""
+    setattr(estimating, "label_shift", lambda source, target: ())  # noqa: B010 - a warning, which takes most of the time and is not read here
     made = {}
     for known in listing("estimators"):
         access = known.access
@@ -77,7 +79,7 @@ def measured(folder: Path, which: str, rows: int = 0) -> Iterator[dict[str, Any]
                 continue
             chosen = [(role, severity, part if near else whole) for role, severity, whole, part in sets]
             source = next(item for role, _, item in chosen if role == "source")
-            prepared = Prepared(estimator, source, [item for role, _, item in chosen if role == "pool"])
+            prepared = estimating.Prepared(estimator, source, [item for role, _, item in chosen if role == "pool"])
             for role, severity, item in chosen:
                 if role not in ("test", "natural"):
                     continue
@@ -91,6 +93,10 @@ def measured(folder: Path, which: str, rows: int = 0) -> Iterator[dict[str, Any]
                     yield {**row, "refused": found}
                 else:
                     yield {**row, "estimate": found.accuracy, "low": found.low, "high": found.high}
+
+
+def _listed(folder: Path, which: str, rows: int) -> list[dict[str, Any]]:
+    return list(measured(folder, which, rows))
 
 
 def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -135,12 +141,15 @@ def main() -> None:
     parser.add_argument("--pools", type=Path, required=True)
     parser.add_argument("--networks", choices=("explore", "confirm"), default="confirm")
     parser.add_argument("--rows", type=int, default=0, help="of a target, 0 for all")
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="*", help="folders of DIR, all by default")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     pools = options.only or sorted(item.name for item in options.pools.iterdir())
     pools = [name for name in pools if not (name == "given" and options.networks == "confirm")]
-    rows = [row for pool in pools for row in measured(options.pools / pool, options.networks, options.rows)]
+    with ProcessPoolExecutor(options.workers) as workers:
+        asked = [workers.submit(_listed, options.pools / pool, options.networks, options.rows) for pool in pools]
+        rows = [row for item in asked for row in item.result()]
     refused = [row for row in rows if "refused" in row]
     found = table([row for row in rows if "refused" not in row])
     for row in found:
