@@ -79,30 +79,36 @@ def deepfashion(each: int = 2) -> Files:
     return files
 
 
-def camelyon17() -> Files:
-    """Two patches of each of five hospitals; hospital 3 has a validation patch of the patient that trains."""
+def camelyon17(patients: int = 1) -> Files:
+    """Two patches of each patient of five hospitals; hospital 3 has a validation patch of its first patient, who trains too."""
     rows, files = [",patient,node,x_coord,y_coord,tumor,slide,center,split"], {}
     for center in range(5):
-        for i in range(2):
-            patient, node, x, y = f"{20 * center + 4:03}", i, 32 * center, 64 * i
+        for i in range(2 * patients):
+            patient, node, x, y = f"{20 * center + 4 + i // 2:03}", i % 2, 32 * center, 64 * i
             name = f"patches/patient_{patient}_node_{node}/patch_patient_{patient}_node_{node}_x_{x}_y_{y}.png"
-            rows.append(f"{len(files)},{patient},{node},{x},{y},{i},{10 * center + i},{center},{int(center == 3 and i == 1)}")
+            rows.append(f"{len(files)},{patient},{node},{x},{y},{i % 2},{10 * center + i},{center},{int(center == 3 and i == 1)}")
             files[name] = picture(name)
     return files | {"metadata.csv": text(*rows)}
 
 
+IWILDCAM = (  # split, camera, species
+    ("train", 0, 0), ("val", 2, 1), ("test", 3, 2), ("id_val", 0, 0), ("id_test", 1, 1), ("train", 1, 1), ("train", 0, 1),
+    ("train", 1, 0),
+)  # fmt: skip
+
+
 def iwildcam() -> Files:
-    """Five pictures, one of each split; two species have one name."""
-    splits = ("train", "val", "test", "id_val", "id_test")
+    """Four pictures to train on, of two cameras, and one of each other split; two species have one name."""
     header = "split,location_remapped,location,sequence_remapped,seq_id,y,category_id,datetime,filename,image_id"
     rows = [
-        f"{split},{place},{place + 7},{i},s{i},{i % 3},{i % 3},2013-06-05 05:44:19.000,{i}ab.jpg,{i}ab"
-        for i, (split, place) in enumerate(zip(splits, (0, 1, 2, 0, 0), strict=True))
+        f"{split},{place},{place + 7},{i},s{i},{label},{label},2013-06-05 05:44:19.000,{i}ab.jpg,{i}ab"
+        for i, (split, place, label) in enumerate(IWILDCAM)
     ]
     categories = text(
         ",category_id,y,name", "0,0,0,empty", "1,380,1,mazama temama", "2,571,2,mazama temama", "3,243,99999,didelphis sp"
     )
-    return named(*(f"train/{i}ab.jpg" for i in range(5))) | {"metadata.csv": text(header, *rows), "categories.csv": categories}
+    pictures = named(*(f"train/{i}ab.jpg" for i in range(len(IWILDCAM))))
+    return pictures | {"metadata.csv": text(header, *rows), "categories.csv": categories}
 
 
 FMOW = (  # part, year, country, official split
@@ -165,13 +171,14 @@ def imagenet_a() -> Files:
     )
 
 
-def objectnet() -> Files:
-    """Two kinds that ImageNet has and one that it has not, in a red border of two pixels."""
+def objectnet(each: int = 1) -> Files:
+    """Pictures of two kinds that ImageNet has and one that it has not, in a red border of two pixels."""
     files: Files = {"objectnet-1.0/mappings/folder_to_objectnet_label.json": b"{}"}
     for row, kind in enumerate(("chair", "alarm_clock", "air_freshener")):
-        colours = np.full((20, 24, 3), (255, 0, 0), dtype=np.uint8)
-        colours[2:-2, 2:-2] = (0, 60 * row, 200)
-        files[f"objectnet-1.0/images/{kind}/0a{row}.png"] = encoded(colours, "x.png")
+        for i in range(each):
+            colours = np.full((20, 24, 3), (255, 0, 0), dtype=np.uint8)
+            colours[2:-2, 2:-2] = (0, 60 * row, 200 - i)
+            files[f"objectnet-1.0/images/{kind}/{i}a{row}.png"] = encoded(colours, "x.png")
     return files
 
 

@@ -78,13 +78,13 @@ WILD = {
     "iwildcam": Wild(
         wild.iwildcam,
         {"iwildcam_v2.0.tar.gz": everything},
-        list(range(5)),
+        list(range(8)),
         {
-            "species": ["empty", "mazama temama 1", "mazama temama 2", "empty", "mazama temama 1"],
-            "location": list("01200"),
-            "split": ["train", "val", "test", "id_val", "id_test"],
+            "species": [("empty", "mazama temama 1", "mazama temama 2")[label] for _, _, label in wild.IWILDCAM],
+            "location": [str(place) for _, place, _ in wild.IWILDCAM],
+            "split": [split for split, _, _ in wild.IWILDCAM],
         },
-        [0, 1, 2, 0, 0],
+        [place for _, place, _ in wild.IWILDCAM],
     ),
     "fmow": Wild(
         wild.fmow,
@@ -385,3 +385,32 @@ def test_imagenet_itself_takes_the_classes_of_a_subset(tmp_path: Path) -> None:
     folder = str(written(tmp_path / "imagenet", files))
     assert open_source("imagenet", {"path": folder, "classes": "imagenet-a"}).attribute("class").values == (S[15], S[987])
     assert open_source("imagenet", {"path": folder, "classes": "all"}).table.column("class").tolist() == [15, 16, 987]
+
+
+def test_a_network_with_imagenets_outputs_answers_for_kinds_of_things(tmp_path: Path) -> None:
+    """An alarm clock is a digital clock, output 530, to it, and a chair a rocking chair, output 765: both are right."""
+    import crosswind as cw
+
+    root = str(tmp_path / "root")
+    prepare(source("objectnet", root=root), originals=str(written(tmp_path / "folder", wild.objectnet(8))), accept_totals=True)
+    (tmp_path / "network.py").write_text(
+        "import numpy as np\n"
+        "def answer(images):\n"
+        "    outputs = np.zeros((len(images), 1000), np.float32)\n"
+        "    outputs[:, 0] = 9  # a tench, which is not among the kinds\n"
+        "    outputs[np.arange(len(images)), np.where(images[:, 4, 4, 1] > 30, 530, 765)] = 3\n"
+        "    return outputs\n"
+    )
+    data = {"source": "objectnet", "options": {"root": root, "size": 8}, "label": "class", "attributes": [], "roles": {"test": 4}}
+    study = {
+        "name": "things",
+        "data": {"objectnet": data},
+        "shifts": {"none": []},
+        "sets": {"test": {"role": "test", "draw": "all"}},
+        "models": {"network": {"model": "callable", "function": f"{tmp_path / 'network.py'}:answer"}},
+        "selection": ["last"],
+        "seeds": 1,
+    }
+    results = cw.run_study(study, str(tmp_path / "out"), workers=0)
+    (row,) = (row for row in results.rows if row["set"] == "test")
+    assert row["metrics"]["accuracy"] == 1
