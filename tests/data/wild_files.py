@@ -112,8 +112,8 @@ def iwildcam() -> Files:
 
 
 FMOW = (  # part, year, country, official split
-    ("train", 2010, "ITA", "train"), ("train", 2015, "ITA", ""), ("seq", 2011, "USA", ""), ("val", 2012, "USA", "id_val"),
-    ("val", 2014, "USA", "val"), ("test", 2002, "CHN", "id_test"), ("test", 2017, "XXX", "test"), ("val", 2016, "KEN", ""),
+    ("train", 2010, "ITA", "train"), ("train", 2013, "ITA", ""), ("seq", 2011, "USA", ""), ("val", 2012, "USA", "id_val"),
+    ("val", 2013, "USA", "val"), ("test", 2002, "CHN", "id_test"), ("test", 2016, "XXX", "test"), ("val", 2016, "KEN", ""),
 )  # fmt: skip
 
 
