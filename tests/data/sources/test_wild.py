@@ -18,6 +18,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.imagenet_classes import groups, onto_classes, outputs_of, subset, synsets
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource, open_source
+from crosswind.shifts.draw import ALL_ROWS
+from crosswind.shifts.split import Roles, SetPlan, SplitPlan, make_split
 
 
 @dataclass(frozen=True)
@@ -414,3 +416,41 @@ def test_a_network_with_imagenets_outputs_answers_for_kinds_of_things(tmp_path: 
     results = cw.run_study(study, str(tmp_path / "out"), workers=0)
     (row,) = (row for row in results.rows if row["set"] == "test")
     assert row["metrics"]["accuracy"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "attribute", "shared"),
+    [
+        ("camelyon17", "tumor", "hospital", ["id_val"]),
+        ("iwildcam", "species", "location", ["id_val", "id_test"]),
+        ("fmow", "category", "region", []),
+    ],
+)
+def test_the_parts_of_wilds_are_roles_and_no_unit_is_in_two(
+    name: str, label: str, attribute: str, shared: list[str], tmp_path: Path
+) -> None:
+    """Parts out of distribution share no unit with training; one that does is refused beside it, unless there are no units."""
+    folder = written(tmp_path / "folder", WILD[name].files())
+    data = source(name).read(folder).dataset
+    parts = data.attribute("split").values
+
+    def split(dataset: AttributedDataset, validation: str) -> Any:
+        roles = Roles(official={"column": "split", "train": "train", "validation": validation, "test": "test"})
+        sets = {"validation": SetPlan("validation", draw=ALL_ROWS), "test": SetPlan("test", draw=ALL_ROWS)}
+        return make_split({"d": dataset}, "d", SplitPlan(label, (attribute,), roles=roles, sets=sets), 0)
+
+    made = split(data, "val")
+    found = {"train": made.train.rows, "val": made.validation["validation"].rows, "test": made.evaluation["test"].rows}
+    for part, rows in found.items():
+        assert sorted(rows) == np.flatnonzero(data.table.column("split") == parts.index(part)).tolist(), part
+    assert data.units is not None
+    for one, other in (("train", "val"), ("train", "test"), ("val", "test")):
+        assert not set(data.units[found[one]]) & set(data.units[found[other]])
+    for part in ("id_val", "id_test"):
+        if part in shared:
+            with pytest.raises(CrosswindError, match="in two parts of the official split; a source whose option unit is none"):
+                split(data, part)
+            free = source(name, unit="none")
+            assert len(split(free.finish(data), part).validation["validation"])
+        elif part in parts:
+            assert len(split(data, part).validation["validation"]) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,18 +69,22 @@ class ImageNetFamily(PackedTrees):
     def read(self, folder: Path) -> Reading:
         """The pictures by class and name of the file. Raises `DataError` for a folder that is no class, and where there is none."""
         tree = self.tree(folder)
-        labelled = [(self.label_of(match), match) for match in self.pictures(tree, self.pattern)]
         code_of = {name: code for code, name in enumerate(self.known())}
-        kept = [(name, match) for name, match in labelled if name is not None]
-        strange = next((match[0] for name, match in kept if name not in code_of), None)
-        if strange is not None:
-            raise DataError(f"{tree.name}: {strange!r} is in a folder that is none of the {len(code_of):,} classes")
+        kept: list[re.Match[str]] = []
+        labels = array("i")
+        for match in self.pictures(tree, self.pattern):
+            name = self.label_of(match)
+            if name is not None and name not in code_of:
+                raise DataError(f"{tree.name}: {match[0]!r} is in a folder that is none of the {len(code_of):,} classes")
+            if name is not None:
+                kept.append(match)
+                labels.append(code_of[name])
         if not kept:
             raise DataError(f"{tree.name} holds none of the pictures that are asked for ({self.card.get})")
-        codes = np.array([code_of[name] for name, _ in kept])
-        extras = self.extras([match for _, match in kept])
+        codes = np.array(labels, dtype=np.int64)
+        extras = self.extras(kept)
         order = np.lexsort([codes, *(column for _, column in reversed(extras))])  # pictures of a tree are sorted by name
-        files = [kept[place][1][0] for place in order]
+        files = [kept[place][0] for place in order]
         there, codes = np.unique(codes[order], return_inverse=True)
         label = Attribute("class", tuple(self.known()[code] for code in there))
         table = AttributeTable((label, *(item for item, _ in extras)), np.stack([codes, *(column[order] for _, column in extras)]))
@@ -172,8 +177,8 @@ class ImageNetC(ImageNetFamily):
 
     def units(self, files: Sequence[str]) -> NDArray[np.int64]:
         """One unit for each validation picture, known by the name of its file."""
-        _, units = np.unique([name.rpartition("/")[2] for name in files], return_inverse=True)
-        return units.astype(np.int64)
+        unit_of: dict[str, int] = {}
+        return np.array([unit_of.setdefault(name.rpartition("/")[2], len(unit_of)) for name in files], dtype=np.int64)
 
 
 @register("imagenet-v2", kind="source")
