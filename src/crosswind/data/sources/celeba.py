@@ -48,18 +48,19 @@ class CelebA(PackedTrees):
         wanted = [item.name for item in attributes[:-1]]
         if names != wanted:
             raise DataError(f"{ATTRIBUTES} should name CelebA's forty attributes in their order, not {shown(' '.join(names), 200)}")
-        table = [line.split() for line in lines]
-        values = {"-1": 0, "1": 1}
-        strange = next((row for row in table if len(row) != 1 + len(wanted) or not values.keys() >= set(row[1:])), None)
-        if strange is not None:
-            raise DataError(f"{ATTRIBUTES} has not 1 or -1 for each of {len(wanted)} attributes of {strange[0]!r}")
-        files = [row[0] for row in table]
+        files: list[str] = []
+        codes = np.empty((len(wanted), len(lines)), dtype=np.uint8)
+        for row, line in enumerate(lines):
+            name, *marks = line.split()
+            if len(marks) != len(wanted) or not {"-1", "1"}.issuperset(marks):
+                raise DataError(f"{ATTRIBUTES} has not 1 or -1 for each of {len(wanted)} attributes of {name!r}")
+            files.append(name)
+            codes[:, row] = [mark == "1" for mark in marks]
         split = numbered(lists[PARTITION], files, range(len(attributes[-1])))
         people = numbered(lists[IDENTITIES], files)
         lacking = next((name for name in files if name not in place_of), None)
         if lacking is not None:
             raise DataError(f"{ATTRIBUTES} lists {lacking!r}, which {tree.name} does not hold")
-        codes = np.array([[values[word] for word in row[1:]] for row in table], dtype=np.uint8).T
         counts = np.bincount(split, minlength=len(attributes[-1])).tolist()
         whole = AttributeTable(attributes, np.concatenate([codes, split[None]]))
         dataset = self.of_files(whole, tree, [place_of[name] for name in files], people)

@@ -36,6 +36,8 @@ class Wilds(PackedTrees):
     """
 
     table: ClassVar[str] = "metadata.csv"
+    wanted: ClassVar[tuple[str, ...]]
+    """The columns of the table that are read."""
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """Of each row the picture below the table's folder, the attributes, of which `split` is the last, and the unit."""
@@ -44,7 +46,7 @@ class Wilds(PackedTrees):
     def read(self, folder: Path) -> Reading:
         """The pictures in the order of the table."""
         tree = self.tree(folder)
-        rows = Table(tree, self._place(tree), self.card.get)
+        rows = Table(tree, self._place(tree), self.wanted, self.card.get)
         names, columns, units = self.columns(rows)
         if not names:
             raise DataError(f"{rows.where} has no row of an official split")
@@ -63,30 +65,36 @@ class Wilds(PackedTrees):
 
 
 class Table:
-    """A CSV table of a tree, by columns; `before`: the folder that it lies in, with `/`."""
+    """Some columns of a CSV table of a tree; `before`: the folder that it lies in, with `/`; `names`: of all its columns."""
 
-    def __init__(self, tree: Tree, name: str, get: str = "") -> None:
+    def __init__(self, tree: Tree, name: str, columns: Sequence[str], get: str = "") -> None:
         self.tree, self.before, self.where = tree, name[: name.rfind("/") + 1], f"{tree.name}: {name}"
         if name not in tree.sizes:
             raise DataError(f"{tree.name} has no file {name}" + (f" ({get})" if get else ""))
+        text = io.TextIOWrapper(io.BytesIO(tree.read(name, _MOST)), "utf-8-sig", newline="")
+        once: dict[str, str] = {}  # a column repeats a few words half a million times
         try:
-            cells = list(csv.reader(io.StringIO(tree.read(name, _MOST).decode("utf-8-sig"), newline=""), strict=True))
+            rows = (row for row in csv.reader(text, strict=True) if row)
+            self.names = next(rows, [])
+            place_of = {column: self.names.index(column) for column in columns if column in self.names}
+            self._cells: dict[str, list[str]] = {column: [] for column in place_of}
+            count = 0
+            for count, row in enumerate(rows, 1):
+                if len(row) != len(self.names):
+                    raise DataError(f"{self.where}, row {count:,} has {len(row)} cells, not {len(self.names)}")
+                for column, place in place_of.items():
+                    word = row[place]
+                    self._cells[column].append(once.setdefault(word, word) if len(once) < 10_000 else once.get(word, word))
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.where} is no CSV table in UTF-8: {error}") from None
-        self.names = cells[0] if cells else []
-        self.rows = [row for row in cells[1:] if row]
-        if not self.rows:
+        if not count:
             raise DataError(f"{self.where} has no rows")
-        uneven = next((i for i, row in enumerate(self.rows, 1) if len(row) != len(self.names)), 0)
-        if uneven:
-            raise DataError(f"{self.where}, row {uneven:,} has {len(self.rows[uneven - 1])} cells, not {len(self.names)}")
 
     def __getitem__(self, name: str) -> list[str]:
         """The cells of a column."""
-        if name not in self.names:
+        if name not in self._cells:
             raise DataError(f"{self.where} has no column {name!r}, but {shown(', '.join(self.names), 200)}")
-        place = self.names.index(name)
-        return [row[place] for row in self.rows]
+        return self._cells[name]
 
     def numbers(self, name: str, known: Sequence[int] | None = None) -> list[int]:
         """The cells of a column of whole numbers >= 0, each one of those known."""
@@ -124,6 +132,7 @@ class Camelyon17(Wilds):
     unit: str = knob("patient", domain="{patient, none}", doc="what is never in two roles")
 
     card = card_of("camelyon17")
+    wanted = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
@@ -162,6 +171,7 @@ class IWildCam(Wilds):
     unit: str = knob("location", domain="{location, none}", doc="what is never in two roles")
 
     card = card_of("iwildcam")
+    wanted = ("split", "location_remapped", "y", "filename")
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
@@ -197,6 +207,7 @@ class Fmow(Wilds):
 
     card = card_of("fmow")
     table = "rgb_metadata.csv"
+    wanted = ("split", "img_filename", "category", "country_code", "timestamp")
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
@@ -205,7 +216,7 @@ class Fmow(Wilds):
         ages = ["old" if time < "2013" else "middle" if time < "2016" else "new" for time in rows["timestamp"]]
         of = [_OFFICIAL.get(pair) for pair in zip(parts, ages, strict=True)]
         kept = [row for row, name in enumerate(of) if name is not None]
-        countries = Table(rows.tree, f"{rows.before}country_code_mapping.csv")
+        countries = Table(rows.tree, f"{rows.before}country_code_mapping.csv", ("alpha-3", "region"))
         region_of = dict(zip(countries["alpha-3"], countries["region"], strict=True))
         cells = {
             "category": rows["category"],
@@ -235,7 +246,7 @@ _LAST = re.compile(r"_\d+_(?:ms)?rgb\.\w+$")
 def _species(rows: Table, numbers: Sequence[int]) -> list[str]:
     """The name of each label; one that two labels have is followed by its number."""
     place = f"{rows.before}categories.csv"
-    told = Table(rows.tree, place) if place in rows.tree.sizes else None
+    told = Table(rows.tree, place, ("y", "name")) if place in rows.tree.sizes else None
     if told is None or not {"y", "name"} <= set(told.names):
         return list(map(str, numbers))
     name_of = dict(zip(told["y"], told["name"], strict=True))
