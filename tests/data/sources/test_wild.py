@@ -291,6 +291,7 @@ def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
         ("imagenet-vid", f"{wild.VID}metadata/pmsets.json", "{", "[", "pmsets.json is no JSON"),
         ("ytbb", "anchor_labels.json", '"labels": [0, 3]', '"labels": [0, 9]', "is no list of annotations"),
         ("ytbb", "ytbb_robustness_test_anchors_full.csv", "e,4000,23", "e,4000,many", "is no table of ytid, time_ms and label"),
+        ("ytbb", "ytbb_robustness_test_anchors_full.csv", "e,4000,23", "e,4000,-1", "is no table of ytid, time_ms and label"),
         ("ytbb", "ytbb_robustness_test_anchors_full.csv", "e,4000,23\n", "", "has no class of 'e_4000/frame-60.jpg'"),
     ],
 )

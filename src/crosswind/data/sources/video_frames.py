@@ -176,9 +176,9 @@ def _classes(file: File, known: Sequence[str]) -> dict[str, str]:
     """VIDEO_MILLISECONDS -> class. The list numbers car and none the other way round than the classes' own order."""
     tree, name = file
     lines = tree.read(name).decode("utf-8", "replace").splitlines()
-    order = [*known[:22], known[23], known[22]]
+    class_of = dict(enumerate([*known[:22], known[23], known[22]]))
     try:
         cells = [line.rsplit(",", 2) for line in lines[1:] if line.strip()]
-        return {f"{video}_{time}": order[int(code)] for video, time, code in cells}
-    except (ValueError, IndexError):
+        return {f"{video}_{time}": class_of[int(code)] for video, time, code in cells}
+    except (ValueError, KeyError):
         raise DataError(f"{tree.name}: {name} is no table of ytid, time_ms and label") from None
