@@ -337,6 +337,25 @@ def test_a_unit_in_two_parts_of_the_official_split_is_refused() -> None:
         )
 
 
+def test_a_unit_may_have_rows_of_no_part_of_the_official_split() -> None:
+    """Patients 0 to 3 train and have rows in a part that the study does not name, patients 4 and 5 are of the test part."""
+    patient, row = np.divmod(np.arange(60), 10)
+    part = np.where(patient >= 4, 2, row % 2)
+    attributes = (Attribute("y", ("y0", "y1")), Attribute("a", ("a0",)), Attribute("split", ("train", "id_val", "test")))
+    table = AttributeTable(attributes, np.stack([row // 2 % 2, 0 * row, part]))
+    data = AttributedDataset("m", table, units=patient)
+    named = Roles(official={"column": "split", "train": "train", "test": "test"}, validation=0.25)
+    sets = {"validation": SetPlan("validation"), "test": SetPlan("test")}
+    split = make_split({"d": data}, "d", plan(None, "all", 1, named, sets=sets), 0)
+    validation, test = split.validation["validation"].rows, split.evaluation["test"].rows
+    rows = np.concatenate([split.train.rows, validation])
+    assert (part[rows] == 0).all() and (part[test] == 2).all() and len(test) and len(validation)
+    assert not set(patient[split.train.rows]) & set(patient[validation])
+    both = Roles(official={"column": "split", "train": "train", "validation": "id_val", "test": "test"})
+    with pytest.raises(InputError, match="unit 0 of m is in two parts of the official split; a source whose option unit is none"):
+        make_split({"d": data}, "d", plan(None, "all", 1, both, sets=sets), 0)
+
+
 def test_toys_as_units_give_whole_toys() -> None:
     """10 toys a class, each under 6 angles: 5 rows a cell for testing are 5 toys a class, with all their angles."""
     label, toy, angle = (axis.ravel() for axis in np.meshgrid(np.arange(2), np.arange(10), np.arange(6), indexing="ij"))

@@ -23,11 +23,23 @@ SHIFTS = ["uniform", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+
 TABLE_6 = {
     "dsprites": [1091, 1091, 1080, 1080, 1091, 1091, 1080, 1091],
     "shapes3d": [65, 65, 624, 192, 158, 49, 468, 119],
+    "smallnorb": [127, 127, 1600, 500, 324, 101, 1280, 259],
+    "celeba": [227, 227, 224, 224, 227, 227, 224, 227],
+    "deepfashion": [97, 97, 112, 96, 99, 101, 98, 92],
 }
-WITHOUT_NORB = [
-    *(f"{field}.smallnorb{end}=null" for field in ("data", "sizes.table6") for end in ("", "-2", "-3", "-4", "-5", "-6")),
-    *(f"methods.{name}-smallnorb=null" for name in ("causirl-mmd", "causirl-coral")),
-    f"methods.irm-squared.data={['shapes3d', *(f'shapes3d-{i}' for i in range(2, 7))]}".replace("'", '"'),
+TEST = {"dsprites": 810, "shapes3d": 1280, "smallnorb": 3125, "celeba": 800, "deepfashion": 80}
+GRIDS = {  # of the sets that have to be prepared, without pictures; one value more of each attribute than is kept
+    "smallnorb": "{grid: {category: [animal, human, airplane, truck, car], azimuth: [0, 20, 80, 160, 240, 320], lighting: 6,"
+    " elevation: [30, 40, 50, 60, 65, 70]}, split: {train: 5, test: 5}}",
+    "celeba": "{grid: {Male: [female, male], Black_Hair: [no, yes], Smiling: [no, yes], Straight_Hair: [no, yes]}, copies: 300}",
+    "deepfashion": "{grid: {length: [maxi_length, mini_length, no_dress, other], texture: [floral, graphic, solid],"
+    " fabric: [denim, chiffon, cotton], sleeve: [long_sleeve, short_sleeve, sleeveless]}, copies: 120}",
+}
+STAND_INS = [
+    setting
+    for name, grid in GRIDS.items()
+    for end in ("", "-2", "-3", "-4", "-5", "-6")
+    for setting in (f"data.{name}{end}.source=factors", f"data.{name}{end}.options={grid}")
 ]
 
 
@@ -40,17 +52,35 @@ def test_every_method_meets_every_shift_once_a_point(scale: str | None, points: 
 
 
 def test_paper_has_three_assignments_of_one_shift_and_six_of_several() -> None:
-    plan = make_plan(load_study("jeon2025/controlled", "paper", WITHOUT_NORB))
+    """All five data sets, to the row of tables 6 and 10; every method meets every case at three rates and seeds."""
+    study = load_study("jeon2025/controlled", "paper", STAND_INS)
+    plan = make_plan(study)
     found: dict[tuple[str, str], list[int]] = {}
     for draw in plan.draws:
         found.setdefault((draw.source.partition("-")[0], draw.shift), []).append(draw.train_rows)
-    assert len(found) == 16
+    assert len(found) == 5 * 8
     for (data, shift), rows in found.items():
         times = 1 if shift == "uniform" else 6 if "+" in shift else 3
         assert rows == [TABLE_6[data][SHIFTS.index(shift)]] * times, (data, shift)
-    assert len(plan.runs) == ROWS * (1 + 9 + 24) * 2 * 9
-    norb = load_study("jeon2025/controlled", "paper")
-    assert sum(name.startswith("smallnorb") for name in norb.data) == 6 and len(norb.methods) == 17 + 2 * 2 + 1
+    assert {(draw.source.partition("-")[0], draw.test_rows) for draw in plan.draws} == set(TEST.items())
+    # Matched as table 2 lists the values: black hair goes with men, and not smiling is what LDD and UDS make rare.
+    matched = next(draw.matching for draw in plan.draws if (draw.source, draw.shift) == ("celeba", "SC"))
+    assert matched == {"Black_Hair": {"male": ["yes"], "female": ["no"]}}
+    assert len(plan.runs) == ROWS * (1 + 9 + 24) * 5 * 9
+    # Every data set has each attribute in each place twice.
+    for name in GRIDS:
+        slots = [tuple(study.data[f"{name}{end}"].attributes.values()) for end in ("", "-2", "-3", "-4", "-5", "-6")]
+        assert len(set(slots)) == 6 and all(sorted(slot) == sorted(slots[0]) for slot in slots)
+    of = {
+        name: {run.labels["method"] for run in plan.runs if run.labels["data"].startswith(name)} for name in ("celeba", "shapes3d")
+    }
+    assert of["celeba"] - of["shapes3d"] == {
+        "autoaugment-imagenet",
+        "irm",
+        "causirl-mmd-faces-and-clothes",
+        "causirl-coral-faces-and-clothes",
+    }
+    assert of["shapes3d"] - of["celeba"] == {"autoaugment", "irm-squared", "causirl-mmd-shapes3d", "causirl-coral-shapes3d"}
 
 
 def test_equal_sizes_are_equal_and_the_papers_are_not() -> None:

@@ -28,7 +28,16 @@ HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "ng2022": {"cifar", "numbers", "entropy", "imagenet", "across-domains"},
     "omran2022": {"class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
-    "wiles2022": {"dataset-size", "label-noise", "lowdata", "randaugment-parts", "spurious", "unseen"},
+    "wiles2022": {
+        "camelyon17",
+        "dataset-size",
+        "label-noise",
+        "lowdata",
+        "randaugment-parts",
+        "spurious",
+        "unseen",
+        "wilds-unseen",
+    },
 }
 """Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_omran2022.py` and
 `test_wiles2022.py` plan them, and plans refuse overlaps."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.data import wild_files as wild
+from tests.data.picture_files import written
 
 from crosswind.cli.main import _status
 from crosswind.studies.plan import make_plan
@@ -104,3 +106,58 @@ def test_the_tiny_studies_run(name: str, scale: str | None, runs: int, tmp_path:
         states = [run["status"] for run in store.runs(f"wiles2022/{name}")]
     assert states == ["finished"] * runs
     assert (tmp_path / "report.html").is_file()
+
+
+# Camelyon17 without pictures: of each label and hospital 25,000 rows, of which 20,250 train. Hospitals 0 and 1 are matched, 1 and 2
+# are rare.
+CAMELYON = ["data.camelyon17.source=factors", "data.camelyon17.options={grid: {tumor: [no, yes], hospital: 5}, copies: 25000}"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected", "runs"),
+    [
+        (None, {("camelyon17", f"{s}-{n}", "all"): rows + n for s, rows in (("SC", 40_500), ("LDD", 121_500)) for n in NS}, 18),
+        ("label-noise", {("camelyon17", "LDD-100", f"all, noise={p}"): 121_600 for p in (0.0, 0.1, 0.2, 0.3)}, 4),
+        ("dataset-size", {("camelyon17", f"LDD-{t // 1000}", f"T{t}"): t for t in (1_000, 10_000, 100_000)}, 3),
+    ],
+)
+def test_camelyon17_under_shifts_that_are_made(scale: str | None, expected: dict[tuple[str, str, str], int], runs: int) -> None:
+    found, planned = rows_of("camelyon17", scale, CAMELYON)
+    assert found == expected and planned == runs * (POINTS + 3) * 5
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with copies of both sets of WILDS, made by the command line from files in their layouts."""
+    root = tmp_path / "root"
+    monkeypatch.setenv("CROSSWIND_DATA", str(root))
+    for name, files in (("camelyon17", wild.camelyon17(10)), ("iwildcam", wild.iwildcam())):
+        folder = written(tmp_path / name, files)
+        for side in ({"camelyon17": "96", "iwildcam": "224"}[name], "16"):
+            words = ["prepare", name, "--from", str(folder), "--set", f"size={side}"]
+            assert _status(words) == 2  # of a hundred rows, not of 455,954
+            assert _status([*words, "--accept-totals"]) == 0 and _status(["prepare", name, "--set", f"size={side}", "--check"]) == 0
+    return root
+
+
+def test_unseen_hospitals_and_cameras_train_choose_and_test_on_the_parts_of_wilds(prepared: Path) -> None:
+    """Camelyon17: 20 rows of each hospital, 59 of which train, and those of hospital 2 test. iWildCam: four train and one tests."""
+    study = load_study("wiles2022/wilds-unseen")
+    plan = make_plan(study)
+    assert {(draw.source, draw.train_rows, draw.test_rows) for draw in plan.draws} == {("camelyon17", 59, 20), ("iwildcam", 4, 1)}
+    assert sum("role" not in run.labels for run in plan.runs) == 2 * POINTS * 5 and study.selection == ["best-ood", "best-id"]
+
+
+@pytest.mark.parametrize("name", ["wilds-unseen", pytest.param("camelyon17", marks=pytest.mark.slow)])
+def test_prepared_sets_of_wilds_are_trained_on(
+    name: str, prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tiny scale with two of its methods; the archives are files of a few rows."""
+    study = load_study(f"wiles2022/{name}", "tiny")
+    left_out = [word for method in study.methods if method not in ("erm", "dann") for word in ("--set", f"methods.{method}=null")]
+    out = tmp_path / "out"
+    assert _status(["run", f"wiles2022/{name}", "--scale", "tiny", *left_out, "--workers", "1", "--out", str(out)]) == 0, (
+        capsys.readouterr()
+    )
+    with Store.open(out) as store:
+        assert [run["status"] for run in store.runs(f"wiles2022/{name}")] == ["finished"] * 4

@@ -31,18 +31,18 @@ class Refused(Exception):
     """Why bytes are not taken as an image, as the end of a sentence; which file it is about is added where it is known."""
 
 
-def decoder(opened: Callable[[int], Path | bytes], size: int, named: Callable[[int], str]) -> Images:
+def decoder(opened: Callable[[int], Path | bytes], size: int, named: Callable[[int], str], border: int = 0) -> Images:
     """The `images` of a data set whose row i is the image in the file or the bytes `opened(i)`, uint8 [m, size, size, 3].
 
     They may be asked for by several threads at once if `opened` may. The first file that is no whole image is a `DataError`
-    that begins with `named(i)`; `opened` may raise `Refused` too.
+    that begins with `named(i)`; `opened` may raise `Refused` too. `border`: pixels that are cut off at each side first.
     """
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         out = np.empty((len(rows), size, size, 3), dtype=np.uint8)
         for i, row in enumerate(rows.tolist()):
             try:
-                out[i] = decoded(opened(row), size)
+                out[i] = decoded(opened(row), size, border)
             except Refused as error:
                 raise DataError(f"{named(row)} {error}") from None
         return out
@@ -57,7 +57,7 @@ def named_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
     return {"origin": "files", "originals": np.frombuffer(names, dtype=np.uint64)}
 
 
-def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:
+def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]:
     """One image file as uint8 [size, size, 3]. Raises `Refused` for what is no whole image of 8 bits."""
     from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
@@ -71,7 +71,10 @@ def decoded(file: Path | bytes, size: int) -> NDArray[np.uint8]:
             if opened.mode.startswith("I") or opened.mode == "F":
                 raise Refused(f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8 bits first")
             upright = ImageOps.exif_transpose(opened)
-            picture = upright.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+            if min(upright.size) <= 2 * border:
+                raise Refused(f"is no larger than its border of {border} pixels")
+            picture = ImageOps.crop(upright, border) if border else upright
+            picture = picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
     except (Refused, MemoryError):
         raise
     except UnidentifiedImageError:

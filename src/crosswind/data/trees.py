@@ -1,4 +1,4 @@
-"""The files of a folder or of zip archives by their names, as readers of collections of images see them, and lists of them.
+"""The files of a folder or of zip and tar archives by their names, as readers of collections of images see them, and lists of them.
 
 Hidden files and folders (of a name that begins with a dot) and what desktops leave behind are never seen. A link that leads out of
 the folder and a link to a folder are refused.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosswind.core.errors import DataError, shown
-from crosswind.data.archives.members import ZipMembers
+from crosswind.data.archives.members import TarMembers, ZipMembers
 
 LEFTOVERS = ("thumbs.db", "desktop.ini", "__macosx")  # of Windows and of macOS, case folded
 MOST_OF_AN_IMAGE = 256 << 20
@@ -96,6 +96,14 @@ def zip_tree(path: Path) -> Tree:
     return Tree(path.name, sizes, lambda name: archive.read(name, MOST_OF_AN_IMAGE))
 
 
+def tar_tree(path: Path) -> Tree:
+    """The files in a tar archive, which stays open as long as the tree lives and may be read by several threads."""
+    archive = TarMembers(path, lambda name: not any(_is_hidden(part) for part in name.split("/")))
+    place = {name: i for i, name in enumerate(archive.names)}
+    sizes = dict(zip(archive.names, archive.sizes.tolist(), strict=True))
+    return Tree(path.name, {name: sizes[name] for name in sorted(sizes)}, lambda name: archive.view(place[name]).tobytes())
+
+
 def joined(trees: Iterable[Tree], name: str) -> Tree:
     """Several trees as one. Raises `DataError` for a file that two of them have."""
     owner: dict[str, Tree] = {}
@@ -130,6 +138,33 @@ def listed(tree: Tree, name: str) -> list[tuple[str, int]]:
     if not found:
         raise DataError(f"{where} is empty")
     return list(found.items())
+
+
+def lines_of(tree: Tree, name: str) -> list[str]:
+    """The lines of a text, empty ones left out. Raises `DataError` for one that is not there, not in UTF-8 or empty."""
+    where = f"{tree.name}: {name}"
+    if name not in tree.sizes:
+        raise DataError(f"{tree.name} has no file {name}")
+    try:
+        lines = [line.strip() for line in tree.read(name).decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise DataError(f"{where} is no text in UTF-8") from None
+    if not lines:
+        raise DataError(f"{where} is empty")
+    return lines
+
+
+def counted_lines(tree: Tree, name: str) -> tuple[list[str], list[str]]:
+    """A list that begins with the number of its rows and a line of names, as CelebA and DeepFashion have them: names, and rows.
+
+    Raises `DataError` for what is no such list, or has another number of rows than it says.
+    """
+    lines = lines_of(tree, name)
+    if len(lines) < 3 or not (lines[0].isascii() and lines[0].isdigit()):
+        raise DataError(f"{tree.name}: {name} should begin with a line that has the number of its rows, and a line of names")
+    if int(lines[0]) != len(lines) - 2:
+        raise DataError(f"{tree.name}: {name} says that it has {int(lines[0]):,} rows, and has {len(lines) - 2:,}: it is cut short")
+    return lines[1].split(), lines[2:]
 
 
 def in_order(values: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import Form
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
+from crosswind.data.imagenet_classes import onto_classes
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
@@ -50,11 +51,16 @@ def asked(
 ) -> Answers:
     """The answers of a function from inputs to logits [m, k] or to labels [m], asked for `size` rows at a time.
 
-    `name` is what errors call the model. Raises `DataError` for an answer of another shape and for a label that is no class.
+    Where the classes are ImageNet's, or those of a set beside it, a network may give ImageNet's 1,000 outputs: the logit of a class
+    is then the largest of those that count as it. `name` is what errors call the model. Raises `DataError` for an answer of another
+    shape and for a label that is no class.
     """
     found, logits = [], []
     for x in inputs(rows, dataset, size):
         said = _array(model(x))
+        if said.shape == (len(x), 1000) != (len(x), len(class_names)) and said.dtype.kind in "fiu":
+            merged = onto_classes(said, class_names)
+            said = said if merged is None else merged
         if said.shape == (len(x), len(class_names)) and said.dtype.kind in "fiu":
             logits.append(said.astype(np.float32))
             found.append(said.argmax(1).astype(np.int64))

@@ -42,37 +42,42 @@ class ZipMembers:
 
 
 class TarMembers:
-    """Files of a tar archive laid one behind the other in a nameless file. Several threads may read at once.
+    """Files of a tar archive: a plain one as it lies, one that is packed laid file behind file in a nameless file.
 
-    `names`: in the order of the archive; `len`: their number. The archive is read once from its beginning to its end, where
-    packed ones have a checksum. Links and devices are left out. The file lies in the archive's folder, else in that of temporary
-    files. Raises `DataError` for what is no whole tar archive (plain, gzip, bzip2 or xz), a name given twice, and a full disk.
+    `names`: in the order of the archive; `sizes`: their bytes, int64; `len`: their number. Several threads may read at once. The
+    archive is read once from its beginning to its end, where packed ones have a checksum. Links and devices are left out. The
+    nameless file lies in the archive's folder, else in that of temporary files. Raises `DataError` for what is no whole tar archive
+    (plain, gzip, bzip2 or xz), a name given twice, and a full disk.
     """
 
     def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
-        ends, self.names, known = [0], [], set()
-        with _temporary(path.parent) as file:
-            for name, size, stream in _walk(path):
+        starts, sizes, self.names, known = [], [], [], set()
+        plain = expect_kind(path, ("tar", *PACKED), "a tar archive") == "tar"
+        with path.open("rb") if plain else _temporary(path.parent) as file:
+            for name, size, start, stream in _walk(path):
                 if not wanted(name):
                     continue
                 if name in known:
                     raise DataError(f"{path} has two members called {name!r}")
-                with damage(f"{path}, member {name!r},"):
-                    shutil.copyfileobj(stream, file, 1 << 20)
+                starts.append(start if plain else file.tell())
+                if not plain:
+                    with damage(f"{path}, member {name!r},"):
+                        shutil.copyfileobj(stream, file, 1 << 20)
                 known.add(name)
                 self.names.append(name)
-                ends.append(ends[-1] + size)
+                sizes.append(size)
             with damage(f"{path}, unpacked,"):
                 file.flush()
-            self.data: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", 0, (ends[-1],)) if ends[-1] else np.empty(0, np.uint8)
-        self.offsets = np.array(ends, dtype=np.int64)
+                end = file.seek(0, 2)
+            self.data: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", 0, (end,)) if end else np.empty(0, np.uint8)
+        self._starts, self.sizes = np.array(starts, dtype=np.int64), np.array(sizes, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def view(self, index: int) -> NDArray[np.uint8]:
         """The bytes of one file by its place in `names`, without a copy, not writeable: uint8 [size]."""
-        return self.data[self.offsets[index] : self.offsets[index + 1]]
+        return self.data[self._starts[index] : self._starts[index] + self.sizes[index]]
 
 
 def walked(path: Path) -> None:
@@ -81,8 +86,8 @@ def walked(path: Path) -> None:
         pass
 
 
-def _walk(path: Path) -> Iterator[tuple[str, int, Any]]:
-    """Name, size and bytes of every file in a tar archive, in its order."""
+def _walk(path: Path) -> Iterator[tuple[str, int, int, Any]]:
+    """Name, size, place unpacked and bytes of every file in a tar archive, in its order."""
     kind = expect_kind(path, ("tar", *PACKED), "a tar archive")
     with damage(path), PACKED[kind](path) if kind in PACKED else path.open("rb") as raw, tarfile.open(fileobj=raw) as tar:
         size = 0
@@ -92,7 +97,7 @@ def _walk(path: Path) -> Iterator[tuple[str, int, Any]]:
             if size > MOST:
                 raise DataError(f"{path} unpacks to more than {MOST:,} bytes")
             if info.isreg() and not info.issparse():
-                yield info.name.removeprefix("./"), info.size, tar.extractfile(info)
+                yield info.name.removeprefix("./"), info.size, info.offset_data, tar.extractfile(info)
         if kind == "tar":  # nothing else shows that a plain archive is whole
             raw.seek(tar.offset)
             if raw.read(512) != bytes(512):

@@ -206,14 +206,14 @@ def from_files(
 ) -> AttributedDataset:
     """The data set whose row i is the image in the file or bytes `opened(i)`, which errors call `named(i)`, at `size` x `size`.
 
-    `more`: fields of `AttributedDataset`; `told`: what the fingerprint is made of beside the table and the size.
+    `more`: fields of `AttributedDataset`; `told`: what the fingerprint is made of beside the table and the size; `border`: pixels
+    that are cut off at each side.
     """
     from crosswind.data.decoding import decoder
 
-    made = digest({"table": table.digest(), "size": size, **more.pop("told")})
-    return AttributedDataset(
-        name, table, decoder(opened, size, named), InputSpec.image(size, size, 3), fingerprint=made, from_files=True, **more
-    )
+    made, border = digest({"table": table.digest(), "size": size, **more.pop("told")}), more.pop("border", 0)
+    images, spec = decoder(opened, size, named, border), InputSpec.image(size, size, 3)
+    return AttributedDataset(name, table, images, spec, fingerprint=made, from_files=True, **more)
 
 
 def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crosswind.core.cards import Original, card_of
 from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import IMAGE_ENDINGS, named_files
-from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen, positions
+from crosswind.data.imagenet_classes import in_classes
+from crosswind.data.sources.base import PreparedSource, Reading, names_chosen, positions
+from crosswind.data.sources.packed_trees import File, of_tree, sizes_digest
 from crosswind.data.trees import Tree, folder_tree, in_order, joined, listed, zip_tree
 
-File = tuple[Tree, str]
 _PACS_PLACE = re.compile(r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+)/[^/]+\.(?i:jpe?g|png))")
 
 
@@ -77,8 +75,8 @@ class Pacs(PreparedSource):
             codes.append(np.array([split[file] for file in files]))
         table = AttributeTable(attributes, np.stack(codes))
         rows_of = np.bincount(codes[1], minlength=len(renditions)).tolist()
-        told = {"source": "pacs", "bytes": _sizes(files.values())}
-        dataset = _of_tree("pacs", table, [(tree, before[0] + file) for file in files], self.size, told)
+        told = {"source": "pacs", "bytes": sizes_digest(files.values())}
+        dataset = of_tree("pacs", table, [(tree, before[0] + file) for file in files], self.size, told)
         return Reading(dataset, dict(zip(renditions, rows_of, strict=True)))
 
     def _list(self, tree: Tree, folder: Path, wanted: str) -> str:
@@ -153,8 +151,8 @@ class DomainNet(PreparedSource):
         table = AttributeTable((classes, Attribute("rendition", self.variants()), Attribute("split", splits)), columns)
         counts = np.bincount(columns[1] * 2 + columns[2], minlength=2 * len(self.variants())).tolist()
         parts = [f"{rendition} {part}" for rendition in self.variants() for part in splits]
-        told = {"source": "domainnet", "bytes": _sizes(tree.sizes[file] for tree, file in files)}
-        return Reading(_of_tree("domainnet", table, files, self.size, told), dict(zip(parts, counts, strict=True)))
+        told = {"source": "domainnet", "bytes": sizes_digest(tree.sizes[file] for tree, file in files)}
+        return Reading(of_tree("domainnet", table, files, self.size, told), dict(zip(parts, counts, strict=True)))
 
 
 @register("image-folder", kind="source")
@@ -206,9 +204,9 @@ class ImageFolder(PreparedSource):
             codes.append(positions(words, values))
         table = AttributeTable(tuple(attributes), np.stack(codes))
         names = np.frombuffer("\x1f".join(files).encode(), np.uint8)
-        told = {"source": "image-folder", "files": _sizes(map(tree.sizes.__getitem__, files), names=names)}
+        told = {"source": "image-folder", "files": sizes_digest(map(tree.sizes.__getitem__, files), names=names)}
         name = top.resolve().name or "image-folder"
-        dataset = _of_tree(name, table, [(tree, file) for file in files], self.size, told, **named_files(top, files))
+        dataset = of_tree(name, table, [(tree, file) for file in files], self.size, told, **named_files(top, files))
         return Reading(dataset, {"all": len(files)})
 
     def _images(self, tree: Tree) -> list[str]:
@@ -242,8 +240,14 @@ class ImageNet(PreparedSource):
 
     path: str = knob(doc="the folder")
     size: int = knob(224, domain="[4, 1024]", doc="side of the pictures in pixels")
+    classes: str = knob(
+        "present",
+        domain="{present, all, imagenet-a, imagenet-r}",
+        doc="classes that have a picture; all 1,000, in the order of a network's outputs; or the 200 of a subset",
+    )
 
     own = ("path",)
+    after = ("classes",)
     card = card_of("imagenet")
 
     def read(self, folder: Path) -> Reading:
@@ -280,12 +284,16 @@ class ImageNet(PreparedSource):
         names, parts = list(synsets), self.card.attributes["split"]
         table = AttributeTable((Attribute("class", tuple(names[code] for code in there)), Attribute("split", parts)), columns)
         rows = np.bincount(columns[1], minlength=2).tolist()
-        told = {"source": "imagenet", "bytes": _sizes(tree.sizes[file] for tree, file in files)}
-        return Reading(_of_tree("imagenet", table, files, self.size, told), dict(zip(parts, rows, strict=True)))
+        told = {"source": "imagenet", "bytes": sizes_digest(tree.sizes[file] for tree, file in files)}
+        return Reading(of_tree("imagenet", table, files, self.size, told), dict(zip(parts, rows, strict=True)))
 
     def totals(self) -> Mapping[str, int]:
         """None: a folder of some of the classes is read too."""
         return {}
+
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """The pictures with the classes asked for."""
+        return in_classes(dataset, self.classes)
 
 
 _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
@@ -327,22 +335,6 @@ def _solution(lists: Tree, synsets: Mapping[str, int]) -> dict[str, str]:
             raise DataError(f"{lists.name}: {_SOLUTION}, line {number} is {shown(line[:60])}, {problem}")
         found[name] = synset
     return found
-
-
-def _of_tree(
-    name: str, table: AttributeTable, files: Sequence[File], size: int, told: Mapping[str, object], **more: Any
-) -> AttributedDataset:
-    """The data set whose row i is the i-th of the files; `told` and `more` as for `from_files`."""
-
-    def opened(row: int) -> Path | bytes:
-        tree, file = files[row]
-        return tree.opened(file)
-
-    return from_files(name, table, opened, lambda row: f"{files[row][0].name}: {files[row][1]!r}", size, told=told, **more)
-
-
-def _sizes(sizes: Iterable[int], **more: NDArray[Any]) -> str:
-    return digest_arrays({**more, "bytes": np.array(list(sizes))})
 
 
 def _unpacked(folder: Path, rendition: str) -> Tree:

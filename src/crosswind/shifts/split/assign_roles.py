@@ -90,6 +90,9 @@ class Deal:
                 if self.torn and not allowed:
                     raise _overlap(dataset.name, "puts", self.torn, "in two parts")
         units = dataset.units if units is None else units
+        if dataset.units is not None and units is not None and self._part is not None:
+            # Rows of no role are dealt with nobody: their units, under numbers of their own, may have other rows in a role.
+            units = np.where(self._part == _UNUSED, -1 - units, units)
         self.units = dataset.ids if units is None else units
         self.starts = np.zeros((3, index.n_cells), dtype=np.int64)
         self.sizes = np.zeros((3, index.n_cells), dtype=np.int64)
@@ -276,10 +279,14 @@ def _overlap(name: str, does: str, number: int, which: str) -> InputError:
 
 
 def _refuse_torn(dataset: AttributedDataset, units: NDArray[np.int64], part: NDArray[np.uint8]) -> None:
-    _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
-    torn = np.flatnonzero(part[first][unit_of] != part)
+    """Raises `InputError` for a unit with rows in two roles; rows of no role are nowhere, whatever their unit."""
+    _, unit_of = np.unique(units, return_inverse=True)
+    roles = np.zeros((int(unit_of.max()) + 1, _UNUSED + 1), dtype=bool)
+    roles[unit_of, part] = True
+    torn = np.flatnonzero(roles[:, :_UNUSED].sum(axis=1)[unit_of] > 1)
     if torn.size:
-        raise InputError("roles.official", f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split")
+        problem = f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split"
+        raise InputError("roles.official", f"{problem}; a source whose option unit is none has no units")
 
 
 def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Turns]:

@@ -33,7 +33,8 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
         if np.count_nonzero(roles != _NO_ROLE) != before + len(rows):
             raise InternalError(f"the deal of roles gives the role {role} a row twice, or one that has a role already")
     if (units := dataset.units) is not None:
-        order = np.argsort(units, kind="stable")
+        dealt = np.flatnonzero(roles != _NO_ROLE)  # an official split may leave rows of a unit out
+        order = dealt[np.argsort(units[dealt], kind="stable")]
         same = units[order[1:]] == units[order[:-1]]
         if (same & (roles[order[1:]] != roles[order[:-1]])).any():
             raise InternalError("the deal of roles gives a unit two roles")

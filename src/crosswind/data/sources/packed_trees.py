@@ -1,0 +1,152 @@
+"""Sources whose originals are archives of pictures, or the folders that these unpack to; and data sets of the files in trees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.cards import Original
+from crosswind.core.errors import DataError
+from crosswind.core.knobs import knob
+from crosswind.core.types import digest, digest_arrays
+from crosswind.data.attributes import AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.sources.base import PreparedSource, from_files
+from crosswind.data.trees import Tree, folder_tree, joined, tar_tree, zip_tree
+
+File = tuple[Tree, str]
+_PACKED = (".zip", ".tar", ".tar.gz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedTrees(PreparedSource):
+    """A prepared source of picture files in archives, which may lie unpacked in the folder of originals or below it.
+
+    An archive counts where it is there; else the folder is searched, at any depth, for the names that the archive has. A subclass
+    with a knob `unit` that is `none` has no units; its copy keeps them.
+    """
+
+    size: int = knob(224, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
+
+    after = ("unit",)
+    over: ClassVar[tuple[str, ...]] = ()
+    """Folders that may lie above some of the pictures and not above others: those of several archives."""
+
+    def place(self, folder: Path, name: str) -> Path | None:
+        """Where an original lies: in the folder, or in a folder of it, as the site of CelebA has them."""
+        if not folder.is_dir():
+            return None
+        folders = [folder, *sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))]
+        return next((place / name for place in folders if (place / name).is_file()), None)
+
+    def missing(self, folder: Path) -> tuple[Original, ...]:
+        """Originals that are not there; for an archive a folder serves."""
+        unpacked = folder.is_dir() and any(place.is_dir() and not place.name.startswith(".") for place in folder.iterdir())
+        gone = (item for item in self.originals() if self.place(folder, item.name) is None)
+        return tuple(item for item in gone if not (unpacked and item.name.endswith(_PACKED)))
+
+    def places(self, folder: Path) -> tuple[Path, ...]:
+        """The originals, or all of the folder where one of them is not there as it was published."""
+        found = [self.place(folder, item.name) for item in self.originals()]
+        return tuple(path for path in found if path is not None) if found and None not in found else (folder,)
+
+    def tree(self, folder: Path) -> Tree:
+        """The files of the archives that are there, and those of the folder where one is not. Raises `DataError`."""
+        from crosswind.data.archives.fetch import verified
+        from crosswind.data.archives.members import walked
+
+        trees, whole = [], bool(self.originals())
+        for item in self.originals():
+            if not item.name.endswith(_PACKED):
+                continue
+            path = self.place(folder, item.name)
+            whole = whole and path is not None
+            if path is not None and item.name.endswith(".zip"):
+                verified(item, path)
+                trees.append(zip_tree(path))
+            elif path is not None:
+                trees.append(tar_tree(self.trusted(path, walked)))
+        if not whole:
+            trees.append(folder_tree(folder))
+        return trees[0] if len(trees) == 1 else joined(trees, str(folder))
+
+    def lists(self, folder: Path, tree: Tree, names: Iterable[str]) -> dict[str, File]:
+        """Each of the lists by its name, in the folder, else in the tree. Raises `DataError` for one that is nowhere."""
+        found: dict[str, File] = {}
+        for name in names:
+            path = self.place(folder, name)
+            inside = [inner for inner in tree.sizes if inner == name or inner.endswith("/" + name)]
+            if path is not None:
+                found[name] = folder_tree(path.parent, only=[name]), name
+            elif len(inside) == 1:
+                found[name] = tree, inside[0]
+            else:
+                raise DataError(f"{tree.name} has {'more than one' if inside else 'no'} file {name} ({self.card.get})")
+        return found
+
+    def pictures(self, tree: Tree, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        """The files that are pictures by their place: `pattern` has a group `before`, which is the same for all of them.
+
+        Raises `DataError` where there are none, where they lie in two places, and for an empty one.
+        """
+        found = [match for match in map(pattern.fullmatch, tree.sizes) if match]
+        name = type(self).registered_name  # type: ignore[attr-defined]
+        if not found:
+            raise DataError(f"{tree.name} holds no picture of {name} ({self.card.get})")
+        above = re.compile(f"(?:{'|'.join(self.over)})/$") if self.over else None
+        before = sorted({above.sub("", match["before"]) if above else match["before"] for match in found})
+        if len(before) > 1:
+            raise DataError(f"{tree.name} holds pictures of {name} in two places: in {before[0] or '.'!r} and in {before[1]!r}")
+        if empty := next((match[0] for match in found if not tree.sizes[match[0]]), None):
+            raise DataError(f"{tree.name}: {empty!r} is empty")
+        return found
+
+    def of_files(
+        self, table: AttributeTable, tree: Tree, files: Sequence[str], units: NDArray[Any] | None = None, **more: Any
+    ) -> AttributedDataset:
+        """The data set whose row i is the i-th of the files."""
+        name = type(self).registered_name  # type: ignore[attr-defined]
+        told = {
+            "source": name,
+            "bytes": sizes_digest(map(tree.sizes.__getitem__, files)),
+            "units": None if units is None else digest_arrays({"units": units}),
+        }
+        return of_tree(name, table, [(tree, file) for file in files], self.size, told, units=units, **more)
+
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """The copy, without its units where the knob `unit` is none."""
+        if dataset.units is None or getattr(self, "unit", "") != "none":
+            return dataset
+        return replace(dataset, units=None, fingerprint=digest({"of": dataset.fingerprint, "units": None}))
+
+
+def listed_files(tree: Tree, files: Iterable[str], where: str) -> list[str]:
+    """Files that a list names, all of which the tree has. Raises `DataError` for the first that it has not, or that is empty."""
+    found = list(files)
+    for row, name in enumerate(found, 1):
+        if not tree.sizes.get(name):
+            raise DataError(f"{where}, row {row:,} names {name!r}, which {tree.name} does not hold, or which is empty")
+    return found
+
+
+def of_tree(
+    name: str, table: AttributeTable, files: Sequence[File], size: int, told: Mapping[str, object], **more: Any
+) -> AttributedDataset:
+    """The data set whose row i is the i-th of the files; `told` and `more` as for `from_files`."""
+
+    def opened(row: int) -> Path | bytes:
+        tree, file = files[row]
+        return tree.opened(file)
+
+    return from_files(name, table, opened, lambda row: f"{files[row][0].name}: {files[row][1]!r}", size, told=told, **more)
+
+
+def sizes_digest(sizes: Iterable[int], **more: NDArray[Any]) -> str:
+    """A digest of the bytes of files, and of other arrays."""
+    return digest_arrays({**more, "bytes": np.array(list(sizes))})
