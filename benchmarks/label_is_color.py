@@ -62,8 +62,11 @@ def as_markdown(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """The rows of the CSV file as the lines of the page's table."""
     lines = ["| method | accuracy | it generalises, p | above its accuracy with the shape as label, p |", "|---|---|---|---|"]
     for row in rows:
-        accuracy = f"{float(row['accuracy']):.3f}" + (f" [{float(row['low']):.3f}, {float(row['high']):.3f}]" if row["low"] else "")
-        margin, gain = (f"{row[f'{what}_verdict']}, {float(row[f'{what}_p_holm']):.3f}" for what in ("margin", "gain"))
+        spread = row["low"] != row["high"]
+        accuracy = f"{float(row['accuracy']):.3f}" + (f" [{float(row['low']):.3f}, {float(row['high']):.3f}]" if spread else "")
+        p_values = {what: f"{max(0.001, float(row[f'{what}_p_holm'])):.3f}" for what in ("margin", "gain")}
+        margin = f"{row['margin_verdict']}, {p_values['margin']}" if spread else f"the same in all {row['n']} seeds: no test"
+        gain = f"{row['gain_verdict']}, {p_values['gain']}"
         lines.append(f"| {row['method']} | {accuracy} | {margin} | {float(row['gain']):+.3f}, {gain} |")
     return lines
 

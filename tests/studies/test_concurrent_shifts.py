@@ -87,6 +87,7 @@ def test_equal_sizes_are_equal_and_the_papers_are_not() -> None:
     plan = make_plan(load_study("jeon2025/equal-sizes"))
     rows = {size: [draw.train_rows for draw in plan.draws if draw.size == size] for size in ("table6", "equal")}
     assert rows == {"table6": TABLE_6["shapes3d"], "equal": [192] * 8}
+    assert sum("role" not in run.labels for run in plan.runs) == ROWS * 8 * 2 * 3
 
 
 def command(out: Path) -> list[str]:
