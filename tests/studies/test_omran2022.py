@@ -76,7 +76,7 @@ SMALL = {  # training rows that the pictures written here can give
 def test_small_scale_is_planned(root: Path, name: str) -> None:
     tests = ["data.pictures.roles.test=2", *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:])]
     plan = planned(name, "small", root, *SMALL[name], *(tests if name != "renditions" else []))
-    assert len(plan.runs) == {"corruptions": 20, "rotations": 12, "learning-rate": 45, "renditions": 10}[name]
+    assert len(plan.runs) == {"corruptions": 20, "rotations": 20, "learning-rate": 45, "renditions": 10}[name]
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:
