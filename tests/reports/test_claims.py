@@ -15,6 +15,7 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.findings import _claim
 from crosswind.reports.gather import gather
 from crosswind.reports.results import arrange
 from crosswind.reports.tables import Table
@@ -319,7 +320,7 @@ def test_two_gaps_are_compared() -> None:
     assert item.verdict == HOLDS and item.difference is not None and len(item.sides) == 4
     assert (item.difference.mean, item.difference.sd) == (pytest.approx(0.1), pytest.approx(0.01))
     row = dict(zip(tabled(found).columns, tabled(found).rows[0], strict=True))
-    assert (row["better"], row["than"]) == ("erm under SC less on hard", "erm under none less on hard")
+    assert (row["better"], row["than"]) == ("erm under SC on test less hard", "erm under none on test less hard")
     assert numbered(found)[0]["better_mean"] == pytest.approx(0.52)
     # What a set loses under SC, on both sides: 0.10, 0.16, 0.04 on hard, and 0.00, 0.05, -0.05 on test.
     lost = [{"method": "erm", "shift": "none", "set": name, "minus": {"shift": "SC"}} for name in ("hard", "test")]
@@ -339,6 +340,7 @@ def test_what_cannot_be_told_is_told_with_the_power() -> None:
     assert (
         "Power of 80%, by the spread of these seeds and at p < 0.05 / 1, is had for: claim 1 under SC 0.033." in tabled(found).notes
     )
+    assert _claim(found[0], False).endswith("; p = 0.074; 3.3 would have been told with a power of 80%).")
     holds = judged(ERM + several("irm", STRONG), claim())
     assert not any(note.startswith("Power") for note in tabled(holds).notes)
 

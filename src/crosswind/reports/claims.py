@@ -67,12 +67,12 @@ class JudgedSide:
 
         Of what a gap is less of only that in which it differs.
         """
-        less, less_words = self.minus, ""
+        less, less_words, apart = self.minus, "", self.set != scored
         if less is not None:
-            apart = [less.method if less.method != self.method else "", f"under {less.shift}" if less.shift != self.shift else ""]
-            apart += [f"with {less.model}" if less.model != self.model else "", f"on {less.set}" if less.set != self.set else ""]
-            less_words = f" less {' '.join(filter(None, apart))}"
-        parts = [f" under {self.shift}" if shift else "", f" on {self.set}" if self.set != scored else ""]
+            names = [less.method if less.method != self.method else "", f"under {less.shift}" if less.shift != self.shift else ""]
+            names += [f"with {less.model}" if less.model != self.model else "", less.set if less.set != self.set else ""]
+            less_words, apart = f" less {' '.join(filter(None, names))}", apart or less.set != self.set
+        parts = [f" under {self.shift}" if shift else "", f" on {self.set}" if apart else ""]
         return self.method + "".join(parts) + less_words + (f", {self.model}" if model else "")
 
 
