@@ -7,7 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from crosswind.evaluation.compare import Seeds, benjamini_hochberg, holm, mean_ranks, over_runs, paired, summary, t_quantile
+from crosswind.evaluation.compare import (
+    Seeds,
+    benjamini_hochberg,
+    holm,
+    mean_ranks,
+    over_runs,
+    paired,
+    seeds_to_tell,
+    summary,
+    t_quantile,
+    told_effect,
+)
 
 
 def test_t_quantiles_are_those_of_the_printed_tables() -> None:
@@ -202,3 +213,12 @@ def test_what_waits_counts_as_one_and_takes_no_finding_back() -> None:
             waiting = {**p, 0: 1.0, 3: 1.0}
             before, after = adjust(waiting), adjust(p)
             assert all(after[key] <= before[key] for key in p)
+
+
+def test_the_effect_that_seeds_tell_is_what_the_seeds_are_for() -> None:
+    """`told_effect` is `seeds_to_tell` the other way round: n seeds tell it, and not a thousandth less."""
+    for sd, n in ((0.01, 3), (0.05, 5), (0.03, 20)):
+        for level in (0.95, 0.99):
+            effect = told_effect(sd, n, level)
+            assert seeds_to_tell(sd, effect * 1.0001, level) == n and seeds_to_tell(sd, effect * 0.999, level) == n + 1
+    assert told_effect(1.0, 2, 0.9999) > 1000  # far out, where the noncentral distribution is not a number on the wrong side

@@ -15,6 +15,7 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
 from crosswind.reports.claims import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.findings import _claim
 from crosswind.reports.gather import gather
 from crosswind.reports.results import arrange
 from crosswind.reports.tables import Table
@@ -281,6 +282,67 @@ def test_what_a_method_wins_back() -> None:
     (item,) = judged(waiting, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
     assert item.verdict == NOT_RUN, "a run of the unshifted side has not ended"
     assert tabled(judged(rows, claim(wins_back=0.5, shift="SC"), shifts=shifts)).rows[0][3] == "erm + 0.5 of its cost"
+
+
+@pytest.mark.parametrize(
+    "irm,margin,p,verdict",
+    [
+        # Differences 0.01, 0.02, 0.00: mean 0.01, sd 0.01, standard error 0.005774, half-width 0.0248.
+        ([0.61, 0.64, 0.64], 0.05, 0.0202, HOLDS),  # t = 0.04 / 0.005774 = 6.928; p = 1 - 6.928 / sqrt(2 + 6.928^2) = 0.0202
+        ([0.59, 0.60, 0.64], 0.05, 0.0202, HOLDS),  # the same below 0
+        ([0.61, 0.64, 0.64], 0.03, 0.0742, CANNOT_TELL),  # t = 0.02 / 0.005774 = 3.464; the interval reaches 0.0348
+        ([0.61, 0.64, 0.64], 0.01, 1.0, CANNOT_TELL),  # as far as the margin
+        ([0.70, 0.73, 0.73], 0.05, 0.0131, OPPOSITE),  # 0.10, 0.11, 0.09: 0.05 beyond, t = 8.660
+    ],
+)
+def test_a_claim_that_the_sides_are_equal(irm: list[float], margin: float, p: float, verdict: str) -> None:
+    (found,) = judged(ERM + several("irm", irm), claim(margin=margin))
+    assert found.tested is not None and found.tested.p == pytest.approx(p, abs=1e-4)
+    assert (found.verdict, found.adjusted) == (verdict, found.tested.p)
+    table = tabled([found])
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["than"] == f"erm ± {margin:g}" and row["difference"] == f"{found.difference.mean:+.3f}"  # type: ignore[union-attr]
+    assert any("two one-sided tests" in note for note in table.notes)
+    assert numbered([found])[0]["margin"] == margin
+
+
+def sets(method: str, shift: str, easy: list[float], hard: list[float]) -> list[Any]:
+    rows = several(method, hard, shift=shift)
+    return several(method, easy, shift=shift) + [{**row, "set": "hard"} for row in rows if row["set"] == "test"]
+
+
+def test_two_gaps_are_compared() -> None:
+    """Gaps of erm: 0.50, 0.52, 0.54 under SC and 0.40, 0.41, 0.45 under none: 0.10, 0.11, 0.09 more."""
+    rows = sets("erm", "SC", [0.9, 0.9, 0.9], [0.4, 0.38, 0.36]) + sets("erm", "none", [0.9, 0.95, 0.85], [0.5, 0.54, 0.4])
+    one, other = ({"method": "erm", "shift": shift, "minus": {"set": "hard"}} for shift in ("SC", "none"))
+    found = judged(rows, claim(better=one, than=other))
+    (item,) = found
+    assert item.verdict == HOLDS and item.difference is not None and len(item.sides) == 4
+    assert (item.difference.mean, item.difference.sd) == (pytest.approx(0.1), pytest.approx(0.01))
+    row = dict(zip(tabled(found).columns, tabled(found).rows[0], strict=True))
+    assert (row["better"], row["than"]) == ("erm under SC on test less hard", "erm under none on test less hard")
+    assert numbered(found)[0]["better_mean"] == pytest.approx(0.52)
+    # What a set loses under SC, on both sides: 0.10, 0.16, 0.04 on hard, and 0.00, 0.05, -0.05 on test.
+    lost = [{"method": "erm", "shift": "none", "set": name, "minus": {"shift": "SC"}} for name in ("hard", "test")]
+    (item,) = judged(rows, claim(better=lost[0], than=lost[1]))
+    assert item.difference is not None and item.difference.mean == pytest.approx(0.1)
+    assert item.better.words(False, False, "test") == "erm on hard less under SC"
+    (item,) = judged(rows, claim(better={"method": "erm", "set": "test"}, than={"method": "erm", "set": "hard"}, shift="SC"))
+    assert item.verdict == HOLDS and item.difference is not None and item.difference.mean == pytest.approx(0.52)
+    waiting = rows + run("erm", 3, 0.0, shift="SC", status="pending")
+    assert judged(waiting, claim(better=lost[0], than=lost[1]))[0].verdict == NOT_RUN, "a run of what a side is less of is pending"
+
+
+def test_what_cannot_be_told_is_told_with_the_power() -> None:
+    """Differences 0.02, 0.01, 0.03, sd 0.01, three seeds: at p < 0.05 a power of 80% takes a noncentrality of 5.65."""
+    found = judged(ERM + several("irm", [0.62, 0.63, 0.67]), claim())
+    assert found[0].verdict == CANNOT_TELL and found[0].told == pytest.approx(0.0326, abs=2e-4)
+    assert (
+        "Power of 80%, by the spread of these seeds and at p < 0.05 / 1, is had for: claim 1 under SC 0.033." in tabled(found).notes
+    )
+    assert _claim(found[0], False).endswith("; p = 0.074; 3.3 would have been told with a power of 80%).")
+    holds = judged(ERM + several("irm", STRONG), claim())
+    assert not any(note.startswith("Power") for note in tabled(holds).notes)
 
 
 ASKED = [claim(text="GroupDRO <b>helps</b> & more", better="groupdro", rule="last"), claim(text="second", better="groupdro")]

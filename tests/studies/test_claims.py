@@ -38,7 +38,7 @@ def study(*claims: Any) -> Study:
     ({**GOOD, "text": ""}, "s.yaml: claims.0.text: must not be empty"),
     ({**GOOD, "text": " \n"}, "s.yaml: claims.0.text: must not be empty"),
     ({**GOOD, "better": 3}, "claims.0.better: must be text or a mapping, not 3"),
-    ({**GOOD, "metric": "f1"}, "claims.0.metric: 'f1' is not valid (valid: accuracy, worst_group, balanced_accuracy)"),
+    ({**GOOD, "metric": "f1"}, "claims.0.metric: 'f1' is not valid (valid: accuracy, worst_group, balanced_accuracy, seen_"),
     ({**GOOD, "methode": "erm"},
         "claims.0.methode: unknown field 'methode', did you mean 'model'? (valid: text, better, than, data, shift, size,"),
     ({**GOOD, "better": {"method": "erm", "modle": "mlp"}},
@@ -70,6 +70,16 @@ def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
     ({"better": {"method": "erm", "shift": "sc"}}, "claims.0.better.shift: unknown shift of this study 'sc', did you mean 'SC'?"),
     ({"better": {"method": "mixed", "shift": "none"}},
         "claims.0.better.method: 'mixed' is not run under 'none' (valid: erm, adapted)"),
+    ({"better": {"method": "mixed", "set": "tset"}}, "claims.0.better.set: unknown set of role test 'tset', did you mean 'test'?"),
+    ({"better": {"method": "mixed", "minus": {"set": "validation"}}},
+        "claims.0.better.minus.set: unknown set of role test 'validation' (valid: test)"),
+    ({"better": {"method": "mixed", "minus": {"method": "irm"}}}, "claims.0.better.minus.method: unknown method of this study"),
+    ({"better": {"method": "mixed", "minus": {"shift": "none"}}}, "claims.0.better.minus: 'mixed' is not run there"),
+    ({"better": {"method": "erm", "model": "small-cnn", "minus": {"method": "adapted"}}},
+        "claims.0.better.minus: 'adapted' is not run there"),
+    ({"than": {"method": "erm", "minus": {}}}, "claims.0.than.minus: is the same score as its side's, so there is no gap"),
+    ({"margin": 0}, "claims.0.margin: must be above 0, not 0"),
+    ({"margin": 0.03, "wins_back": 0.3}, "claims.0.wins_back: takes no gap (minus) and no margin"),
     ({"wins_back": 0}, "claims.0.wins_back: must be above 0, not 0"),
     ({"wins_back": 0.3, "better": "erm", "than": "adapted", "shift": "none"},
         "claims.0.wins_back: 'none' costs nothing: name another shift"),
@@ -108,6 +118,9 @@ def test_claims_change_no_run() -> None:
 def test_a_side_without_a_model_takes_the_claim_s() -> None:
     claim = {"better": {"method": "erm", "model": "small-cnn"}, "than": None, "model": "mlp"}
     assert sides_of(claim, "erm") == (Side("erm", "small-cnn"), Side("erm", "mlp"))
+    gap = {"better": {"method": "erm", "set": "hard", "minus": {"set": None, "shift": "SC"}}, "shift": "none", "set": "test"}
+    full = Side("erm", None, "none", "hard", Side("erm", None, "SC", "hard"))
+    assert sides_of(gap, "irm") == (full, Side("irm", None, "none", "test"))
     assert sides_of({"better": "irm", "than": "erm-two"}, "erm") == (Side("irm", None), Side("erm-two", None))
 
 

@@ -76,7 +76,7 @@ SMALL = {  # training rows that the pictures written here can give
 def test_small_scale_is_planned(root: Path, name: str) -> None:
     tests = ["data.pictures.roles.test=2", *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:])]
     plan = planned(name, "small", root, *SMALL[name], *(tests if name != "renditions" else []))
-    assert len(plan.runs) == {"corruptions": 20, "rotations": 12, "learning-rate": 45, "renditions": 10}[name]
+    assert len(plan.runs) == {"corruptions": 20, "rotations": 20, "learning-rate": 45, "renditions": 10}[name]
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:
@@ -152,6 +152,11 @@ def test_the_tiny_study_runs(root: Path, name: str, tmp_path: Path, capsys: pyte
         ("data.pictures.derive.values.noise.severity=6", r"data.pictures.derive.values.noise.severity: must be .*\[1, 5\], not 6"),
         ("data.pictures.derive.values.noise.severity=[1, 6]", r"data.pictures.derive.values.noise.severity: must be .*not 6"),
         ("shifts.N.classes={first: all, clean: [cat]}", "shifts.N.classes.clean: names the environment 'clean' twice"),
+        (
+            "data.pictures.derive.values.noise={transform: randaugment, magnitude: [9, 31]}",
+            "values.noise.magnitude: must be below bins, which is 31, not 31",
+        ),
+        ("data.pictures.derive.values={clean: null}", "data.pictures.attributes: the derived attribute .* has one value, 'clean'"),
         ("sampler={environment: 1.5}", r"sampler.environment: must be a number in \[0, 1\]"),
         ("shifts.N=[]", "sampler .*: environment needs a systematic shift, a single one"),
     ],

@@ -62,6 +62,7 @@ class Knob:
 
     `domain` is an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for words; empty means that the class
     itself checks. `annotation` is the text of the field's type. `grid` maps a paper's key to the values that it searched.
+    `below`: the knob whose value this one must stay below.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Knob:
     grid: Mapping[str, list[Any]] | None = None
     source: str = ""
     doc: str = ""
+    below: str = ""
 
     @property
     def required(self) -> bool:
@@ -80,7 +82,7 @@ class Knob:
 
     def describe(self) -> dict[str, Any]:
         """The knob as plain values for JSON."""
-        told = {"type" if name == "annotation" else name: value for name, value in vars(self).items()}
+        told = {"type" if name == "annotation" else name: value for name, value in vars(self).items() if name != "below" or value}
         told |= {"default": None if self.required else self.default, "required": self.required, "grid": dict(self.grid or {})}
         return {**told, "search": None if self.search is None else list(self.search.ends())}
 
@@ -93,9 +95,10 @@ def knob(
     grid: Mapping[str, list[Any]] | None = None,
     source: str = "",
     doc: str = "",
+    below: str = "",
 ) -> Any:
     """Declare a hyperparameter as a dataclass field. Without a default the user must give it."""
-    metadata = {"knob": {"domain": domain, "search": search, "grid": grid, "source": source, "doc": doc}}
+    metadata = {"knob": {"domain": domain, "search": search, "grid": grid, "source": source, "doc": doc, "below": below}}
     if isinstance(default, list | dict | set):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -306,6 +309,11 @@ def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what
             raise InputError(f"{inside}{item.name}", f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""))
         else:
             out[item.name] = item.default
+    for item in knobs:
+        if item.below and out[item.name] >= out[item.below]:
+            raise InputError(
+                f"{inside}{item.name}", f"must be below {item.below}, which is {out[item.below]}, not {out[item.name]}"
+            )
     return out
 
 

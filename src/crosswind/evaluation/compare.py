@@ -198,12 +198,9 @@ def seeds_to_tell(sd: float, effect: float, level: float = 0.95, power: float = 
 
     `sd`: of the differences. Two-sided at 1 - `level`, by the noncentral t distribution; None where `most` are not enough.
     """
-    from scipy.special import nctdtr
 
     def reached(n: int) -> bool:
-        t, shift = t_quantile(n - 1, level), effect / sd * math.sqrt(n)
-        # Far beyond the answer the distribution function overflows; there any n has a power of more than 0.98.
-        return shift > 30 or float(1 - nctdtr(n - 1, shift, t) + nctdtr(n - 1, shift, -t)) >= power
+        return _told(n, effect / sd * math.sqrt(n), level, power)
 
     low, high = 1, 2
     while not reached(high):
@@ -214,6 +211,26 @@ def seeds_to_tell(sd: float, effect: float, level: float = 0.95, power: float = 
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+def told_effect(sd: float, n: int, level: float = 0.95, power: float = 0.8) -> float:
+    """The least mean difference that a paired t-test over `n` seeds, at least 2, tells with this power; see `seeds_to_tell`."""
+    low, high = 0.0, 1.0
+    while not _told(n, high * math.sqrt(n), level, power):
+        high *= 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _told(n, middle * math.sqrt(n), level, power) else (middle, high)
+    return high * sd
+
+
+def _told(n: int, shift: float, level: float, power: float) -> bool:
+    """Whether a two-sided t-test of `n` values has this power where the noncentrality is `shift`."""
+    from scipy.special import nctdtr
+
+    t = t_quantile(n - 1, level)
+    # The tail on the wrong side is below 0.001 here, and not a number for some shifts. Far beyond the answer this one overflows.
+    return shift > max(30.0, 4 * t) or float(1 - nctdtr(n - 1, shift, t)) >= power
 
 
 def holm(p_values: Mapping[K, float]) -> dict[K, float]:

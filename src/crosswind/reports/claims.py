@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crosswind.evaluation.compare import Difference, Seeds, benjamini_hochberg, holm, paired
+from crosswind.evaluation.compare import Difference, Seeds, Summary, benjamini_hochberg, holm, over_runs, paired, told_effect
 from crosswind.evaluation.metrics import METRICS
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
 from crosswind.reports.tables import Cell, Table, picked, slug
 
+if TYPE_CHECKING:
+    from crosswind.studies.claims import Side
+
 HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
+POWER = 0.8
+"""For which the difference is told that a claim without a verdict could have shown, see `Judgement.told`."""
 _FEWER = "chosen among fewer points than planned: "
 _ADJUSTED = {
     "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
@@ -29,7 +34,8 @@ _ADJUSTED = {
 class JudgedSide:
     """One side of a judgement. `tried` points were planned; `waiting`, `failed` runs are pending or running, without a score.
 
-    `entry` holds the scores by seed, of the chosen points; it is empty where no run has one.
+    `entry` holds the scores by seed, of the chosen points, on the test set `set`; it is empty where no run has one. With `minus`
+    the side is a gap, this score less that one.
     """
 
     method: str
@@ -39,16 +45,44 @@ class JudgedSide:
     waiting: int
     failed: int
     entry: Entry
+    set: str = "test"
+    minus: JudgedSide | None = None
 
     def __str__(self) -> str:
         return f"{self.method} on {self.model}"
+
+    def values(self, metric: str) -> dict[int | Seeds, float]:
+        """The score by seed, or the gap where both scores are there."""
+        own = self.entry.values(metric)
+        less = own if self.minus is None else self.minus.entry.values(metric)
+        return own if self.minus is None else {seed: value - less[seed] for seed, value in own.items() if seed in less}
+
+    def summary(self, metric: str) -> Summary | None:
+        """Mean and interval of the score or gap; None where no run has it."""
+        values = self.values(metric)
+        return over_runs(values, LEVEL) if values else None
+
+    def words(self, shift: bool, model: bool, scored: str) -> str:
+        """The side for a table; `shift`, `model`: whether the sides differ in them; `scored`: the set that need not be said.
+
+        Of what a gap is less of only that in which it differs.
+        """
+        less, less_words, apart = self.minus, "", self.set != scored
+        if less is not None:
+            names = [less.method if less.method != self.method else "", f"under {less.shift}" if less.shift != self.shift else ""]
+            names += [f"with {less.model}" if less.model != self.model else "", less.set if less.set != self.set else ""]
+            less_words, apart = f" less {' '.join(filter(None, names))}", apart or less.set != self.set
+        parts = [f" under {self.shift}" if shift else "", f" on {self.set}" if apart else ""]
+        return self.method + "".join(parts) + less_words + (f", {self.model}" if model else "")
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A claim at one data set, shift and size. `number` counts the study's claims from 1; `place` has the model of the better side.
 
-    With `wins_back` the other side counts as better by that share of what the shift costs it, beside itself `unshifted`.
+    With `margin` the claim is that the sides are equal within it: two one-sided tests (Schuirmann 1987), each at half the level,
+    so that it holds, judged alone, where the 95% interval lies inside the margin. With `wins_back` the other side counts as
+    better by that share of what the shift costs it, beside itself `unshifted`.
     `adjusted` is the p-value among the `family` judgements of the study, by its `multiplicity` (holm, fdr or none); None where
     there is none.
     """
@@ -65,11 +99,13 @@ class Judgement:
     multiplicity: str = "holm"
     family: int = 1
     adjusted: float | None = None
+    margin: float | None = None
 
     @property
     def sides(self) -> tuple[JudgedSide, ...]:
-        """All sides, the better one first."""
-        return (self.better, self.than) if self.unshifted is None else (self.better, self.than, self.unshifted)
+        """All sides, the better one first, then the other; last what they are less of."""
+        all_of = (self.better, self.than, self.unshifted, self.better.minus, self.than.minus)
+        return tuple(side for side in all_of if side is not None)
 
     @property
     def waits(self) -> bool:
@@ -79,6 +115,8 @@ class Judgement:
     @property
     def difference(self) -> Difference | None:
         """The better side minus the other, or what it wins back, paired by seed; None where they share no seed."""
+        if self.better.minus is not None or self.than.minus is not None:
+            return paired(self.than.values(self.metric), self.better.values(self.metric), LEVEL)
         if self.unshifted is None or self.wins_back is None:
             return self.better.entry.difference(self.than.entry, self.metric)
         whole, under = (side.entry.values(self.metric) for side in (self.unshifted, self.than))
@@ -86,11 +124,35 @@ class Judgement:
         return paired(level, self.better.entry.values(self.metric), LEVEL)
 
     @property
+    def tested(self) -> Difference | None:
+        """What is compared with 0: the difference, or how far it is inside the margin."""
+        found = self.difference
+        if self.margin is None or found is None:
+            return found
+        sign = 1 if found.mean >= 0 else -1
+        one, other = (side.values(self.metric) for side in (self.better, self.than))
+        apart = {seed: sign * (value - other[seed]) for seed, value in one.items() if seed in other}
+        return paired(apart, dict.fromkeys(apart, self.margin), LEVEL)
+
+    @property
+    def told(self) -> float | None:
+        """The true difference that these seeds tell from 0 with a power of 80%; of a margin the least that they show.
+
+        A margin is shown of sides that are equal. By the t-test at 0.05 / `family`, which is what Holm's correction asks of the
+        smallest p-value. None with several split seeds, or without a spread.
+        """
+        found = None if self.waits else self.difference
+        if found is None or not found.sd or found.splits != 1:
+            return None
+        level = 1 - (1 - LEVEL) / (self.family if self.multiplicity != "none" else 1)
+        return told_effect(found.sd, found.n, level, POWER if self.margin is None else (1 + POWER) / 2)
+
+    @property
     def verdict(self) -> str:
         """`HOLDS` or, where it is below 0, `OPPOSITE` where the adjusted p is under 0.05; `NOT_RUN` until all runs have ended."""
         if self.waits:
             return NOT_RUN
-        found = self.difference
+        found = self.tested
         if found is None or self.adjusted is None or self.adjusted >= 1 - LEVEL:
             return CANNOT_TELL
         return HOLDS if found.mean > 0 else OPPOSITE
@@ -115,17 +177,23 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         points.setdefault(where, {})[run.point] = None
         states.setdefault(where, Counter())[status] += 1
 
-    def judged(where: Run, set_name: str, rule: str) -> JudgedSide:
-        at = found.places.get(Place(where.study, where.data, where.size, where.model, set_name, rule))
+    def less(where: Run, side: Side) -> Run:
+        """The runs that a side of a claim is less of; `where` itself where it is no gap."""
+        given = side.minus or side
+        return where._replace(method=given.method, model=given.model or where.model, shift=given.shift or where.shift)
+
+    def judged(where: Run, side: Side, rule: str) -> JudgedSide:
+        at = found.places.get(Place(where.study, where.data, where.size, where.model, str(side.set), rule))
         entry, count = at.entries.get((where.shift, where.method)) if at else None, states[where]
-        waiting = count["pending"] + count["running"]
-        return JudgedSide(where.method, where.model, where.shift, len(points[where]), waiting, count["failed"], entry or Entry())
+        minus = None if side.minus is None else judged(less(where, side), side.minus, rule)
+        about = where.method, where.model, where.shift, len(points[where]), count["pending"] + count["running"], count["failed"]
+        return JudgedSide(*about, entry or Entry(), str(side.set), minus)
 
     out = []
     models = list(dict.fromkeys(where.model for where in points))
     for number, claim in enumerate(claims, 1):
         better, than = sides_of(claim, str(resolved["reference"]))
-        set_name, rule = str(claim["set"]), rule_of(claim, resolved["selection"])
+        rule = rule_of(claim, resolved["selection"])
         share = claim.get("wins_back")
         for where in points:
             if where.method != better.method or better.model not in (None, where.model) or better.shift not in (None, where.shift):
@@ -135,12 +203,14 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
             for model in [than.model] if than.model is not None else [where.model] if better.model is None else models:
                 other = where._replace(method=than.method, model=model, shift=than.shift or where.shift)
                 whole = other._replace(shift=str(unshifted(resolved["shifts"]))) if share else other
-                if other != where and other in points and whole in points and (not share or whole != other):
-                    place = Place(where.study, where.data, where.size, where.model, set_name, rule)
-                    sides = (judged(where, set_name, rule), judged(other, set_name, rule))
-                    level = judged(whole, set_name, rule) if share else None
+                apart = other != where or (better.set, better.minus) != (than.set, than.minus)
+                needed = other, whole, less(where, better), less(other, than)
+                if apart and all(run in points for run in needed) and (not share or whole != other):
+                    place = Place(where.study, where.data, where.size, where.model, str(claim["set"]), rule)
+                    sides = (judged(where, better, rule), judged(other, than, rule))
+                    level = judged(whole, than, rule) if share else None
                     about = number, str(claim["text"]), place, where.shift, str(claim["metric"])
-                    out.append(Judgement(*about, *sides, share, level))
+                    out.append(Judgement(*about, *sides, share, level, margin=claim.get("margin")))
     return _adjusted(out, str(resolved.get("multiplicity", "holm")))
 
 
@@ -149,7 +219,7 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
 
     One that waits or has no p-value counts as 1: the family does not grow while runs end, and what holds before still does after.
     """
-    known = [None if item.waits or item.difference is None else item.difference.p for item in family]
+    known = [None if item.waits or item.tested is None else item.tested.p for item in family]
     p_values = {i: 1.0 if p is None else p for i, p in enumerate(known)}
     adjusted = _ADJUSTED[multiplicity][2](p_values) if multiplicity in _ADJUSTED else p_values
     return [
@@ -209,12 +279,14 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
         for name, side in sides:
             row |= {name: side.method, f"{name}_model": side.model}
         for name, side in sides:
-            row |= picked(side.entry.summary(item.metric), **{f"{name}_mean": "mean"})
+            row |= picked(side.summary(item.metric), **{f"{name}_mean": "mean"})
         row |= picked(difference, diff="mean", diff_low="low", diff_high="high", n="n", missing="missing")
         row |= {f"{name}_points": side.tried for name, side in sides} | {"verdict": item.verdict}
-        row |= {f"{name}_doubted": side.entry.doubted for name, side in sides} | picked(difference, p="p")
+        row |= {f"{name}_doubted": side.entry.doubted for name, side in sides} | picked(item.tested, p="p")
         row |= {"p_adjusted": item.adjusted, "multiplicity": item.multiplicity, "family": item.family}
-        rows.append(row | picked(difference, splits="splits") | {"than_chance": at_chance(item.than.entry, item.metric)})
+        row |= picked(difference, splits="splits") | {"than_chance": at_chance(item.than.entry, item.metric)}
+        about = _about(item)
+        rows.append(row | {"better_side": about["better"], "than_side": about["than"], "margin": item.margin, "told": item.told})
     return Table.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2) if rows else None
 
 
@@ -222,9 +294,9 @@ def _about(item: Judgement) -> dict[str, str | None]:
     place = item.place
     one = item.better.model == item.than.model
     apart = item.better.shift != item.than.shift
-    better, than = (
-        f"{side.method}{f' under {side.shift}' if apart else ''}{'' if one else f', {side.model}'}" for side in item.sides[:2]
-    )
+    better, than = (side.words(apart, not one, place.set) for side in item.sides[:2])
+    if item.margin is not None:
+        than += f" ± {item.margin:g}"
     if item.wins_back is not None:
         than += f" + {item.wins_back:g} of its cost"
     return {
@@ -255,8 +327,17 @@ def _notes(found: list[Judgement]) -> list[str]:
     elif family > 1:
         chance = f"{family * (1 - LEVEL) / 2:.2g} of {family}"
         notes.append(f"Each is judged for itself: where nothing differs, about {chance} would hold by chance.")
+    if any(item.margin is not None for item in found):
+        notes.append(
+            f'Where the other side has a margin (±), "{HOLDS}": the sides differ by less, by two one-sided tests (Schuirmann '
+            f'1987), each at half the level, so that the 95% interval lies inside; "{OPPOSITE}": they differ by more.'
+        )
+    if blind := [item for item in found if item.verdict == CANNOT_TELL and item.told is not None]:
+        could = "; ".join(f"claim {item.number} {_told_words(item)}" for item in blind)
+        level = "0.05" if blind[0].multiplicity == "none" else f"0.05 / {family}"
+        notes.append(f"Power of {POWER:.0%}, by the spread of these seeds and at p < {level}, is had for: {could}.")
     for item in found:
-        if not item.waits and (guess := chance_words(item.than.entry, item.metric)):
+        if not item.waits and item.than.minus is None and (guess := chance_words(item.than.entry, item.metric)):
             notes.append(f"Claim {item.number} under {item.shift}: {item.than} is {guess}.")
     by_other = [str(item.number) for item in found if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")]
     if by_other:
@@ -290,6 +371,15 @@ def _notes(found: list[Judgement]) -> list[str]:
         lines = [*(["; ".join(words)] if words else []), *([_FEWER + "; ".join(partial)] if partial else [])]
         notes += [f"Claim {item.number} under {item.shift}: {line}." for line in lines]
     return notes
+
+
+def _told_words(item: Judgement) -> str:
+    under = f" under {item.shift}" if item.better.shift == item.than.shift else ""
+    return (
+        f"{under} a margin of {item.told:.3f}, if the sides are equal".strip()
+        if item.margin
+        else f"{under} {item.told:.3f}".strip()
+    )
 
 
 def _runs_named(found: list[Judgement]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from crosswind.core.errors import plain
 from crosswind.evaluation.compare import Difference, benjamini_hochberg, holm, paired, seeds_to_tell
 from crosswind.evaluation.metrics import HEADLINE, METRICS
-from crosswind.reports.claims import Judgement
+from crosswind.reports.claims import CANNOT_TELL, POWER, Judgement
 from crosswind.reports.notes import MARK, at_chance, doubt_notes
 from crosswind.reports.results import Entry, Place, PlaceResults
 from crosswind.training.selection import ORACLES
@@ -251,9 +251,16 @@ def _claim(item: Judgement, several: bool) -> str:
     text = f"{item.text} ({', '.join(filter(None, about))})" if several else item.text
     if found is None:
         return f"{text}: {item.verdict}."
-    interval = "" if found.low is None or found.high is None else f" [{_signed(found.low)}, {_signed(found.high)}]"
+    parts = METRICS[item.metric].unit == "fraction"  # rho is no share, and has no points
+    mean, *ends = (
+        None if value is None else _signed(value) if parts else f"{value:+.3f}" for value in (found.mean, found.low, found.high)
+    )
+    interval = "" if None in ends else f" [{ends[0]}, {ends[1]}]"
     p = "" if item.adjusted is None else f"; p {'< 0.001' if item.adjusted < 0.001 else f'= {item.adjusted:.3f}'}"
-    return f"{text}: {item.verdict} ({_signed(found.mean)}{interval}{p})."
+    told = item.told if item.verdict == CANNOT_TELL else None
+    could = "" if told is None else f"; {'a margin of ' if item.margin else ''}{f'{told * 100:.1f}' if parts else f'{told:.3f}'}"
+    power = could and f"{could} would have been told with a power of {POWER:.0%}"
+    return f"{text}: {item.verdict} ({mean}{interval}{p}{power})."
 
 
 def _where(places: Sequence[Place]) -> Callable[[Finding], str]:

@@ -15,11 +15,13 @@ from crosswind.training.selection import RULES
 
 
 class Side(NamedTuple):
-    """A method and, where the claim settles them, a model and a shift."""
+    """A method and, where the claim settles them, a model and a shift; `set` is scored. `minus`: what its score is less of."""
 
     method: str
     model: str | None
     shift: str | None = None
+    set: str | None = None
+    minus: Side | None = None
 
 
 def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
@@ -27,8 +29,12 @@ def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
 
     def side(value: Any) -> Side:
         given = value if isinstance(value, Mapping) else {"method": value}
-        model, shift = (claim.get(name) if given.get(name) is None else given[name] for name in ("model", "shift"))
-        return Side(str(given["method"]), model, shift)
+        fields = {name: claim.get(name) if given.get(name) is None else given[name] for name in ("model", "shift", "set")}
+        found = Side(str(given["method"]), **fields)
+        minus = given.get("minus")
+        if minus is None:
+            return found
+        return found._replace(minus=found._replace(**{name: value for name, value in minus.items() if value is not None}))
 
     than = claim.get("than")
     return side(claim["better"]), side(reference if than is None else than)
@@ -89,6 +95,12 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
                 if side.method not in labels:
                     left_out = "the reference " if given is None else ""
                     raise InputError(named, f"{left_out}{side.method!r} is not run {where}", labels)
+            sets = known["set"][1]
+            for at, one in ((f"{path}.{name}", side), (f"{path}.{name}.minus", side.minus)):
+                if one is not None and one.set not in sets:
+                    raise unknown(f"{at}.set", known["set"][0], one.set, sets)
+            if side.minus is not None:
+                _check_minus(f"{path}.{name}.minus", side, points, settled, models, methods, study)
         better, than = sides.values()
         if better == than:
             others = [label for label in methods if label != than.method]
@@ -96,7 +108,8 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
         first, second = methods[better.method], methods[than.method]
         pairs = [(better.model or model, than.model or model) for model in models]
         apart = better.shift != than.shift
-        compared = [pair for pair in pairs if better.method != than.method or apart or pair[0] != pair[1]]
+        other = apart or better.method != than.method or (better.set, better.minus) != (than.set, than.minus)
+        compared = [pair for pair in pairs if other or pair[0] != pair[1]]
         together = any(
             first.at(one) and second.at(other) and (one.data, one.size) == (other.data, other.size) and (apart or one == other)
             for one in places["better"]
@@ -110,11 +123,38 @@ def check_claims(study: Study, points: Sequence[Point], models: Collection[str],
             whole = unshifted(study.shifts)
             problem = "needs a shift of this study that is [], and there is none" if whole is None else ""
             problem = "compares two sides under one shift" if apart else problem
+            problem = "takes no gap (minus) and no margin" if better.minus or than.minus or claim.margin else problem
             if problem or whole in (better.shift, than.shift):
                 raise InputError(f"{path}.wins_back", problem or f"{whole!r} costs nothing: name another shift", study.shifts)
 
 
+def _check_minus(
+    path: str,
+    side: Side,
+    points: Sequence[Point],
+    settled: Mapping[str, str],
+    models: Collection[str],
+    methods: Mapping[str, MethodEntry],
+    study: Study,
+) -> None:
+    """Refuse a gap whose second score is of runs that the study does not have, or is the first. Raises `InputError`."""
+    less = side.minus
+    assert less is not None
+    for name, what, names in (
+        ("method", "method of this study", methods),
+        ("model", "model of this study", models),
+        ("shift", "shift of this study", study.shifts),
+    ):
+        if (value := getattr(less, name)) is not None and value not in names:
+            raise unknown(f"{path}.{name}", what, value, names)
+    if less == side._replace(minus=None):
+        raise InputError(path, "is the same score as its side's, so there is no gap: name another set, shift, model or method")
+    entry = methods[less.method]
+    if not any(entry.at(point) for point in _under(points, settled, less)) or not (less.model is None or entry.on(less.model)):
+        raise InputError(path, f"{less.method!r} is not run there")
+
+
 def _under(points: Sequence[Point], settled: Mapping[str, str], side: Side) -> list[Point]:
     """The points of a claim at which a side that names its own shift is looked for."""
-    wanted = {**settled, "shift": side.shift}
+    wanted = settled if side.shift is None else {**settled, "shift": side.shift}
     return [point for point in points if all(getattr(point, name) == value for name, value in wanted.items())]

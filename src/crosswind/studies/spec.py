@@ -136,32 +136,46 @@ class Search(_Strict):
     seed: Seed = _is(0, "of the draws")
 
 
+class MinusSpec(_Strict):
+    """What a side is taken less of: another score at the same seed. What it leaves out is as on its side."""
+
+    method: str | None = _is(None, "a method of this study, by its label; left out: the side's")
+    model: str | None = _is(None, "a model of this study, by its label; left out: the side's")
+    shift: str | None = _is(None, "a shift of this study; left out: the side's")
+    set: str | None = _is(None, "a set of role test; left out: the side's")
+
+
 class SideSpec(_Strict):
-    """One side of a claim that names its model or shift too, so that two models, or two shifts, can be compared."""
+    """One side of a claim that names its model, shift or set too, so that two of them, or two gaps, can be compared."""
 
     method: str = _is(..., "a method of this study, by its label")
     model: str | None = _is(None, "a model of this study, by its label; left out: the claim's")
     shift: str | None = _is(None, "a shift of this study; left out: the claim's")
+    set: str | None = _is(None, "a set of role test; left out: the claim's")
+    minus: MinusSpec | None = _is(None, "the side is a gap: its score less this one's, {method, model, shift, set}")
 
 
 class Claim(_Strict):
     """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
 
     text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
-    better: str | SideSpec = _is(..., "the method that is claimed to be better, or {method, model, shift}")
+    better: str | SideSpec = _is(..., "the method that is claimed to be better, or {method, model, shift, set, minus}")
     than: str | SideSpec | None = _is(None, "the other side; left out: the reference of the study")
     data: str | None = _is(None, "the data set; left out: each")
     shift: str | None = _is(None, "the shift; left out: each")
     size: str | None = _is(None, "the size, as tables name it; left out: each")
     model: str | None = _is(None, "the model of sides that name none; left out: each")
     set: str = _is("test", "the set of role test that is scored")
-    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = _is("accuracy", "the score")
+    metric: Literal["accuracy", "worst_group", "balanced_accuracy", "seen_accuracy", "unseen_accuracy", "rho"] = _is(
+        "accuracy", "the score"
+    )
     rule: str | None = _is(
         None, "the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
     )
     wins_back: float | None = _is(
         None, "the share of the shift's cost, beside a shift that is [], of which the better side wins back more", gt=0, le=1
     )
+    margin: float | None = _is(None, "the claim is that the sides are equal: they differ by less than this", gt=0, le=1)
 
 
 class Study(_Strict):

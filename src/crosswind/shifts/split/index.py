@@ -33,6 +33,9 @@ class CellIndex:
         self.n_values = len(derived.values) if derived is not None and derived.name in names else 1
         if derived is not None and label == derived.name:
             raise InputError("label", f"the derived attribute {label!r} cannot be the label", dataset.table.names)
+        if derived is not None and derived.name in names and self.n_values == 1:
+            only = f"the derived attribute {derived.name!r} has one value, {derived.values[0]!r}"
+            raise InputError(field, f"{only}: name a second one (null leaves the image as it is)")
         self.cells = Cells(dataset.attribute(label, "label"), tuple(dataset.attribute(name, field) for name in names))
         if self.cells.size > MOST_CELLS:
             sizes = ", ".join(f"{axis.name} {len(axis.values):,}" for axis in self.cells.axes)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crosswind.core.errors import InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
@@ -34,7 +33,9 @@ class RandAugment(Transform):
     """
 
     count: int = knob(2, domain="[1, 16]", source="Cubuk et al. 2020", doc="operations in a row")
-    magnitude: int = knob(9, domain="[0, 255]", source="Cubuk et al. 2020", doc="level of all operations, from 0 to bins - 1")
+    magnitude: int = knob(
+        9, domain="[0, 255]", below="bins", source="Cubuk et al. 2020", doc="level of all operations, from 0 to bins - 1"
+    )
     draw: str = knob("fixed", domain="{fixed, uniform}", doc="whether magnitude is every operation's, or the largest that is drawn")
     bins: int = knob(31, domain="[2, 256]", source="torchvision", doc="number of levels between nothing and the strongest")
     operations: str = knob(
@@ -46,13 +47,6 @@ class RandAugment(Transform):
     resampling: str = knob("once", domain="{once, each}", doc="geometric operations in a row: composed into one, or one by one")
 
     strengths = ("magnitude", (3, 9, 15, 21, 30))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.magnitude >= self.bins:
-            raise InputError(
-                f"{self.title}.magnitude", f"must be in [0, {self.bins - 1}] with {self.bins} bins, not {self.magnitude}"
-            )
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
         """What each sample goes through, images being of `size` (h, w)."""
