@@ -106,7 +106,7 @@ def test_convolutions_by_transforms_are_torchs(sides: tuple[int, int], size: int
     offset, found = torch.randn(3, generator=generator, dtype=torch.float64), []
     for by_transforms in (False, True):
         one = x.clone().requires_grad_(True)
-        maps = convolved(torch.fft.rfft2(one), kernel, sides) if by_transforms else nn.functional.conv2d(one, kernel)
+        maps = convolved(one, [kernel])[0] if by_transforms else nn.functional.conv2d(one, kernel)
         back = spread_out(maps, kernel, offset) if by_transforms else nn.functional.conv_transpose2d(maps, kernel, offset)
         (slope,) = torch.autograd.grad(back.square().sum(), one)
         found.append((maps.detach(), back.detach(), slope))
