@@ -189,7 +189,7 @@ def cyclegan(method: Any, given: Given) -> None:
 
 def l2d(method: Any, given: Given) -> None:
     """Pictures and copies there and back for the classifier; there and back to the copies for what made them, which is trained."""
-    model, device, n = given.make(), given.x.device, len(given.x)
+    model, device = given.make(), given.x.device
     code = [nn.Linear(model.width, model.width, device=device) for _ in range(2)]
     copies, _ = _restyled(given.x)
     features = model.features(torch.cat([copies, given.x]))
@@ -197,9 +197,12 @@ def l2d(method: Any, given: Given) -> None:
     told = cross_entropy(model.head(codes), torch.cat([given.y, given.y])) + code[1](features).sum()
     _descend(told + (codes @ codes.T).sum())
     copies, trained = _restyled(given.x, True)
-    features = model.features(torch.cat([copies, given.x]))
+    if any(isinstance(part, nn.BatchNorm2d) for part in model.modules()):
+        features = model.features(torch.cat([copies, given.x]))
+    else:  # nothing but statistics of the batch brings the originals' slopes to the copies
+        features = torch.cat([model.features(copies), model.features(given.x).detach()])
     codes = code[0](features)
-    torch.autograd.grad((codes @ codes.T).sum() + code[1](features)[n:].sum(), trained)
+    torch.autograd.grad((codes @ codes.T).sum() + code[1](features).sum(), trained)
 
 
 def _restyled(x: Tensor, trained: bool = False) -> tuple[Tensor, list[Tensor]]:

@@ -201,12 +201,12 @@ class Decoder(nn.Module):
         self.spread, self.begin, self.deepest, self.sides = nn.Linear(size, latents), nn.Linear(latents, size), deepest, shape[1:]
         parts: list[nn.Module] = []
         for before, after in zip(widths[::-1], widths[-2::-1], strict=False):
-            parts += [nn.ConvTranspose2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE)]
+            parts += [nn.ConvTranspose2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
         self.net = nn.Sequential(*parts, nn.ConvTranspose2d(widths[0], shape[0], 4, 2, 1))
 
     def forward(self, codes: Tensor) -> Tensor:
         """See the class."""
-        made = self.net(nn.functional.leaky_relu(self.begin(codes), SLOPE).view(-1, *self.deepest))
+        made = self.net(nn.functional.leaky_relu_(self.begin(codes), SLOPE).view(-1, *self.deepest))
         if made.shape[2:] != self.sides:  # a side that two does not divide loses a pixel on the way down
             made = nn.functional.interpolate(made, self.sides)
         return torch.tanh(made)
@@ -233,5 +233,5 @@ def _widths(shape: tuple[int, ...], channels: int) -> list[int]:
 def _encoder(channels: int, widths: list[int]) -> nn.Sequential:
     parts: list[Any] = []
     for before, after in zip([channels, *widths], widths, strict=False):
-        parts += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE)]
+        parts += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
     return nn.Sequential(*parts)
