@@ -145,9 +145,9 @@ def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Beside answers that are asked for one after the other; made once for all that read them; with intervals of the pool."""
     monkeypatch.setattr(varying, "POOL", POOL[::6])
     study = {**STUDY, "shifts": {"none": []}, "keep": "selected", "pool_rows": 30}
-    plain = {**study, "estimators": ["average-confidence"]}
+    plain = {**study, "estimators": ["difference-of-confidences"]}
     first = cw.run_study(plain, tmp_path / "out", workers=0)
-    names = ["average-confidence", "nuclear-norm", "ni-translate"]
+    names = ["difference-of-confidences", "nuclear-norm", "ni-translate"]
     after = cw.run_study({**study, "estimators": names}, tmp_path / "out", workers=0)
     told = {row["set"]: row["metrics"] for row in after.rows if row["rule"] == "best-id"}["test"]
     before = {row["set"]: row["metrics"] for row in first.rows if row["rule"] == "best-id"}["test"]

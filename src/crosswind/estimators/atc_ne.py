@@ -26,7 +26,6 @@ class AtcNegativeEntropy(Thresholded):
     """
 
     version = 1
-    no_pool_interval = "of those measured fewer than 85% held the accuracy under strong shifts (84% of 226)"
     access = Access()
 
     def score(self, answers: Answers, temperature: float) -> Floats:

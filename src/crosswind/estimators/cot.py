@@ -29,7 +29,6 @@ class Cot(Estimator):
 
     temperature: str = knob("fit", domain="{none, fit}", doc="the temperature of the softmax: 1, or fitted on the source")
     version = 1
-    no_pool_interval = "of those measured fewer than 85% held the accuracy under natural shifts (84% of 55)"
     access = Access()
     extra = "transport"
     resamples = 0
