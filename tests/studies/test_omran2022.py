@@ -63,7 +63,10 @@ SMALL = {  # training rows that the pictures written here can give
         "sizes.all.pictures.total=100",
         *(f"sets.{name}.draw.total=10" for name in ("validation", "noise-unseen", "turned-unseen")),
     ],
-    "learning-rate": ["sizes.all.pictures.total=100", "sets.validation.draw.total=10", "models.resnet18.weights=null"],
+    "learning-rate": [
+        "sizes.all.pictures.total=100",
+        *(f"sets.{name}.draw.total=5" for name in ("validation", "seen", "unseen")),
+    ],
     "class-splits": [
         "sets.validation.draw.total=10",
         *(f"sizes.all.pictures.{share}.total=100" for share in ("0", "1", "0.5 all", "0.5 none")),
@@ -72,11 +75,22 @@ SMALL = {  # training rows that the pictures written here can give
 }
 
 
-@pytest.mark.parametrize("name", ["corruptions", "rotations", "learning-rate", "renditions"])
-def test_small_scale_is_planned(root: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "scale", "runs", "more"),
+    [
+        ("corruptions", "small", 20, []),
+        ("rotations", "small", 12, []),
+        ("learning-rate", "start", 1, []),
+        ("learning-rate", "small", 45, ["models.resnet-w16.weights=null"]),
+        ("learning-rate", "start-lite", 1, ["models.lite.weights=null"]),
+        ("learning-rate", "lite", 24, ["models.lite.weights=null"]),
+        ("renditions", "small", 10, []),
+    ],
+)
+def test_small_scale_is_planned(root: Path, name: str, scale: str, runs: int, more: list[str]) -> None:
     tests = ["data.pictures.roles.test=2", *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:])]
-    plan = planned(name, "small", root, *SMALL[name], *(tests if name != "renditions" else []))
-    assert len(plan.runs) == {"corruptions": 20, "rotations": 12, "learning-rate": 45, "renditions": 10}[name]
+    plan = planned(name, scale, root, *SMALL[name], *more, *(tests if name != "renditions" else []))
+    assert len(plan.runs) == runs
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:
