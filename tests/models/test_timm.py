@@ -79,7 +79,7 @@ def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
 
 
 def first_principles(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """Tan and Le 2019, table 1, without attention, with ReLU6: logits of `x` [n, 3, h, w] by weights under their authors' own names."""
+    """Tan and Le 2019, table 1, without attention, with ReLU6: logits [n, 1000] of `x` by weights under their authors' names."""
     strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 
     def convolved(x: torch.Tensor, name: str, norm: str, stride: int = 1) -> torch.Tensor:
