@@ -83,7 +83,7 @@ SMALL = {  # training rows that the pictures written here can give
         ("learning-rate", "start", 1, []),
         ("learning-rate", "small", 45, ["models.resnet-w16.weights=null"]),
         ("learning-rate", "start-lite", 1, ["models.lite.weights=null"]),
-        ("learning-rate", "lite", 24, ["models.lite.weights=null"]),
+        ("learning-rate", "lite", 18, ["models.lite.weights=null"]),
         ("renditions", "small", 10, []),
     ],
 )
