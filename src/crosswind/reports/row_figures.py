@@ -221,7 +221,7 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
     }
     # Facets share one data set: what is a mark tells the two apart.
     layers = [
-        layer("line", line, where="!isValid(datum.u)", strokeWidth=1.8),
+        layer("line", line, where="!isValid(datum.u)", strokeWidth=1.8, point={"size": 14}),
         layer("point", chosen, where="isValid(datum.u)", opacity=0.8, strokeWidth=1.6),
     ]
     present = list(dict.fromkeys(panel[key] for shift in shifts for key in panel if key[0] == shift))
