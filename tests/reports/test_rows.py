@@ -184,9 +184,13 @@ def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> No
             assert {tuple(row[:3]): (pytest.approx(row[3], abs=5e-5), row[4]) for row in table.rows} == found
             seen += len(found)
     figure, table = row_figures.curves(record.behind.curves, ["none", "SC"])
-    points = {(item.shift, item.method, step): value for item in record.behind.curves for step, value in item.accuracy.items()}
-    assert {tuple(row[:3]): row[3] for row in table.rows} == pytest.approx(points)
-    assert sum(row[4].count("last 3") for row in table.rows) == 4 and figure.panels == 2
+    points = {
+        (item.shift, item.method, "validation", step): value
+        for item in record.behind.curves
+        for step, value in item.accuracy.items()
+    }
+    assert {tuple(row[:4]): row[4] for row in table.rows} == pytest.approx(points)
+    assert sum(row[5].count("last 3") for row in table.rows) == 4 and figure.panels == 2
     assert seen == 2 * 2 * (4 + 6 + 6 + 9) and len(points) == 2 * 2 * 3
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import save_file
 from tests.data.cifar_files import binary_files, pictures, tar_gz
 from tests.data.picture_files import encoded, pacs_files, written
 
@@ -32,6 +33,7 @@ SETS = {"corruptions": ("pictures", "any"), "rotations": ("pictures", "at-90")}
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """CIFAR-10 and PACS, prepared, and a folder of ImageNet with the synsets that the studies name."""
     folder = tmp_path_factory.mktemp("omran")
+    save_file({"weight": np.ones(3)}, str(folder / "given.safetensors"))  # whether it fits the network is seen when that is built
     (folder / "files").mkdir()
     tar_gz(folder / "files" / "cifar-10-binary.tar.gz", binary_files([pictures(40, i) for i in range(6)]), "cifar-10-batches-bin")
     for size in (16, 32):
@@ -63,7 +65,10 @@ SMALL = {  # training rows that the pictures written here can give
         "sizes.all.pictures.total=100",
         *(f"sets.{name}.draw.total=10" for name in ("validation", "noise-unseen", "turned-unseen")),
     ],
-    "learning-rate": ["sizes.all.pictures.total=100", "sets.validation.draw.total=10", "models.resnet18.weights=null"],
+    "learning-rate": [
+        "sizes.all.pictures.total=100",
+        *(f"sets.{name}.draw.total=5" for name in ("validation", "seen", "unseen")),
+    ],
     "class-splits": [
         "sets.validation.draw.total=10",
         *(f"sizes.all.pictures.{share}.total=100" for share in ("0", "1", "0.5 all", "0.5 none")),
@@ -72,11 +77,24 @@ SMALL = {  # training rows that the pictures written here can give
 }
 
 
-@pytest.mark.parametrize("name", ["corruptions", "rotations", "learning-rate", "renditions"])
-def test_small_scale_is_planned(root: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "scale", "runs", "more"),
+    [
+        ("corruptions", "small", 20, []),
+        ("rotations", "small", 20, []),
+        ("learning-rate", "start", 1, []),
+        ("learning-rate", "small", 45, ["models.resnet18.weights={root}/given.safetensors"]),
+        ("learning-rate", "start-lite", 1, ["models.lite.weights={root}/given.safetensors"]),
+        ("learning-rate", "lite", 18, ["models.lite.weights={root}/given.safetensors"]),
+        ("renditions", "small", 10, []),
+    ],
+)
+def test_small_scale_is_planned(root: Path, name: str, scale: str, runs: int, more: list[str]) -> None:
     tests = ["data.pictures.roles.test=2", *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:])]
-    plan = planned(name, "small", root, *SMALL[name], *(tests if name != "renditions" else []))
-    assert len(plan.runs) == {"corruptions": 20, "rotations": 20, "learning-rate": 45, "renditions": 10}[name]
+    plan = planned(
+        name, scale, root, *SMALL[name], *(item.format(root=root) for item in more), *(tests if name != "renditions" else [])
+    )
+    assert len(plan.runs) == runs
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:

@@ -6,7 +6,7 @@ named beside it: rho alone is 1 wherever nothing was learned of the environment 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -103,17 +103,24 @@ def by_environment(
     `right` bool [seeds, n]; `group` int64 [n]: numbers of `names`, the groups of label and environment, class after class; `seen`:
     which groups training showed. An environment without test rows of either kind is left out. `more`: as for `systematic`.
     """
-    right, size = np.atleast_2d(right), len(names) // len(class_names)
+    right, found = np.atleast_2d(right), {}
     known = more.pop("reference", None)
-    found = {}
+    for name, rows, shown in kept_apart(group, seen, names, class_names):
+        reference = None if known is None else np.atleast_2d(known)[:, rows]
+        found[name] = systematic(right[:, rows], shown, reference, **more)
+    return found
+
+
+def kept_apart(
+    group: NDArray[np.int64], seen: Sequence[bool], names: Sequence[str], class_names: Sequence[str]
+) -> Iterator[tuple[str, NDArray[np.int64], Right]]:
+    """Every environment of `by_environment`: its name, its test rows, and which of them training showed."""
+    size = len(names) // len(class_names)
     for place in range(size):
         rows = np.flatnonzero((group >= 0) & (group % size == place))
         shown = np.asarray(seen, dtype=bool)[group[rows]]
         if len(np.unique(shown)) == 2:
-            name = names[place].partition(f"={class_names[0]}, ")[2] or names[place]
-            reference = None if known is None else np.atleast_2d(known)[:, rows]
-            found[name] = systematic(right[:, rows], shown, reference, **more)
-    return found
+            yield names[place].partition(f"={class_names[0]}, ")[2] or names[place], rows, shown
 
 
 def systematic_scores(found: Mapping[str, Systematic]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.evaluation.systematic import Systematic, by_environment
+from crosswind.evaluation.systematic import Systematic, by_environment, kept_apart
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
@@ -23,6 +23,7 @@ Column = tuple[Ints, tuple[str, ...]]
 class Apart(NamedTuple):
     """Classes by environments: accuracy and rows of each pair, the pairs that training showed, and rho of each environment.
 
+    Without `measures` training showed every pair of an environment, or none.
     Where there are more classes than a heat map has room for, those that are seen in the same environments stand together. `right`
     bool [seeds, n]: the answers, in an order of test rows that is the same for all methods under one shift; `groups`: the group of
     each, which of them training showed, their names and those of the classes.
@@ -40,6 +41,21 @@ class Apart(NamedTuple):
         """`measures` with the accuracy of a reference model, on all classes of an environment, taken off as equation 1 has it."""
         return by_environment(self.right, *self.groups, reference=reference.right)
 
+    def sides(self, other: Apart) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64], str]]:
+        """Of every environment in `measures` the accuracy of each seed of `other`, on the pairs that are seen here and on the rest.
+
+        With them which classes the training of `other` showed there: every, no, or some. Empty where its test rows are others.
+        """
+        group, _, names, class_names = self.groups
+        if other.groups[2:] != (names, class_names) or not np.array_equal(group, other.groups[0]):
+            return {}
+        found = {}
+        for name, rows, shown in kept_apart(*self.groups):
+            there = np.asarray(other.groups[1])[group[rows]]
+            told = "every" if there.all() else "some" if there.any() else "no"
+            found[name] = (other.right[:, rows[shown]].mean(axis=1), other.right[:, rows[~shown]].mean(axis=1), told)
+        return found
+
 
 def by_pair(one: Column, other: Column, right: NDArray[np.bool_]) -> dict[tuple[str, str], tuple[float, int]]:
     """Accuracy over the runs of `right` bool [seeds, n], and the number of rows, by the values of two attributes."""
@@ -53,8 +69,8 @@ def by_pair(one: Column, other: Column, right: NDArray[np.bool_]) -> dict[tuple[
 
 def apart(
     names: tuple[str, str], values: Mapping[str, Column], right: NDArray[np.bool_], rows: RowSet, order: Ints, split: Split
-) -> Apart | None:
-    """The pairs of the test rows at `order` of `rows`; None where training shows all of them, or none is of a group.
+) -> Apart:
+    """The pairs of the test rows at `order` of `rows`.
 
     `names`: of the label and of the attribute whose values are environments, both in `values`. They and `right` bool [seeds, n] are
     in that order.
@@ -63,8 +79,6 @@ def apart(
     group, seen = rows.group[order], np.asarray(split.seen(rows))
     groups = (group, seen.tolist(), rows.group_names, split.class_names)
     measures = by_environment(right, *groups)
-    if not measures:
-        return None
     # By the names of groups: training may show a pair that has no test row.
     size = len(seen) // len(split.class_names)
     table = np.zeros((len(label[1]), len(environment[1])), dtype=bool)

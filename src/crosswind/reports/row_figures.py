@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crosswind.evaluation.compare import summary
 from crosswind.reports.charts import Figure, chart, layer, number, on_ramp, text, tips
+from crosswind.reports.learning import Curve
 from crosswind.reports.pairs import MOST_NAMES
-from crosswind.reports.rows import Answers, Curve
+from crosswind.reports.results import LEVEL
+from crosswind.reports.rows import Answers
 from crosswind.reports.tables import Table, slug
 
 _WIDE = 8
+LINES = 9
+"""Lines of a panel that colour and dash together tell apart."""
 
 
 def confusion(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
@@ -91,16 +96,100 @@ def rhos(items: Sequence[Answers], reference: str = "") -> Table:
     return Table(slug(f"rho-{_name(items[0])}"), title, columns, rows, notes, 2)
 
 
+def trade(
+    items: Sequence[Answers], others: Sequence[Answers], reference: str, rates: Mapping[str, float]
+) -> list[tuple[Figure, Table]]:
+    """Seen against unseen accuracy under one systematic shift: a figure an environment, a point a method, intervals over seeds.
+
+    `others`: answers under other shifts; those whose training showed every class in the environment, or none, stand beside. Of
+    `reference`, which took no step, one point is enough. `rates`: learning rates of methods that differ in nothing else, which a
+    line then joins in their order. Omran and Schiele 2022, figure 3.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    base = next(item.pairs for item in items if item.apart is not None)
+    assert base is not None
+    for item in (*items, *others):
+        for name, (seen, unseen, told) in ({} if item.pairs is None else base.sides(item.pairs)).items():
+            own, taken = item.shift == items[0].shift, item.method == reference
+            if (not own and told == "some") or (taken and not own):
+                continue
+            series = "before fine-tuning" if taken else f"{item.shift} ({told} {'classes' if told == 'some' else 'class'})"
+            row = {"m": item.method, "s": item.shift, "g": series, "t": f"{rates.get(item.method, item.method)}", "n": item.seeds}
+            row |= {"o": rates.get(item.method, 0.0), "l": int(item.method in rates)}
+            for key, values in (("y", seen), ("x", unseen)):
+                found = summary(values.tolist(), LEVEL)
+                ends = (found.mean, found.mean) if found.low is None or found.high is None else (found.low, found.high)
+                row |= {key: round(found.mean, 4), f"{key}0": round(max(0.0, ends[0]), 4), f"{key}1": round(min(1.0, ends[1]), 4)}
+            rows.setdefault(name, []).append(row)
+    return [_trade(items[0], name, points, bool(rates)) for name, points in rows.items() if len(points) > 1]
+
+
+def _trade(first: Answers, environment: str, rows: list[dict[str, Any]], swept: bool) -> tuple[Figure, Table]:
+    low, high = (pick(row[key] for row in rows for key in (f"x{end}", f"y{end}")) for pick, end in ((min, 0), (max, 1)))
+    series = list(dict.fromkeys(row["g"] for row in rows))
+    axis = {"scale": {"domain": [low, high], "nice": True, "padding": 8}, "axis": {"format": ".0%", "tickCount": 5}}
+    x, y = number("x", title="accuracy on unseen pairs", **axis), number("y", title="accuracy on seen pairs", **axis)
+    colour = {
+        "color": text("g", scale={"domain": series, **_colours(series)}, legend={"orient": "top", "title": None, "columns": 1})
+    }
+    shape = {"shape": text("g", scale={"domain": series}, legend=None)}
+    told = tips(("m", "method"), ("s", "shift"), ("y", "seen", ".1%"), ("x", "unseen", ".1%"), ("n", "seeds"))
+    layers = [
+        layer(
+            "line", {"x": number("x"), "y": number("x")}, data="even", strokeDash=[3, 3], stroke={"expr": "quiet"}, strokeWidth=1
+        ),
+        layer("rule", {"x": number("x0"), "x2": {"field": "x1"}, "y": y, **colour}, opacity=0.6),
+        layer("rule", {"y": number("y0"), "y2": {"field": "y1"}, "x": x, **colour}, opacity=0.6),
+        layer("line", {"x": x, "y": y, "order": number("o"), **colour}, where="datum.l", strokeWidth=1.2, opacity=0.7),
+        layer("point", {"x": x, "y": y, **colour, **shape, "tooltip": told}, filled=True, size=64),
+        layer("text", {"x": x, "y": y, "text": text("t"), **colour}, dx=7, dy=-7, align="left", fontSize=11),
+    ]
+    title = f"Seen against unseen pairs of {environment} under {first.shift}"
+    name = slug(f"trade-{_name(first)}-{environment}")
+    caption = (
+        f"A point is a {'learning rate' if swept else 'method'}, bars are 95% intervals over seeds. Up: better on pairs that "
+        f"training showed under {first.shift}; right: better on those that it did not; dashed: both alike."
+    )
+    listed = "; ".join(f"{row['m']}, {row['g']}: seen {row['y']:.1%}, unseen {row['x']:.1%}" for row in rows)
+    view = {"data": {"name": "rows"}, "layer": layers, "width": 420, "height": 320}
+    spec = chart(view, {"rows": rows, "even": [{"x": low}, {"x": high}]})
+    figure = Figure(name, title, caption, f"Scatter plot of {len(rows)} points: {listed}.", spec, "bars", names=50)
+    columns = ("method", "shift", "classes shown so", "seen", "seen, 95% interval", "unseen", "unseen, 95% interval", "seeds")
+    cells = [
+        (row["m"], row["s"], row["g"].rpartition("(")[2].rstrip(")"), *(_with_interval(row, key) for key in "yx"), row["n"])
+        for row in rows
+    ]
+    return figure, Table(name, title, columns, [(*row[:3], *row[3], *row[4], row[5]) for row in cells], keys=3)
+
+
+def _with_interval(row: Mapping[str, Any], key: str) -> tuple[float, str]:
+    low, high = row[f"{key}0"], row[f"{key}1"]
+    return row[key], "" if row["n"] == 1 else f"{low:.3f} to {high:.3f}"
+
+
 def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table]:
-    """Validation accuracy by step, one panel a shift and one line a method, with the steps that each rule chose."""
-    first, methods = items[0], list(dict.fromkeys(item.method for item in items))
+    """Validation accuracy by step, one panel a shift, one colour a method, one dash a set, with the steps that each rule chose.
+
+    Where that is more than `LINES` lines, a set has a panel of its own under each shift.
+    """
+    first, (methods, sets) = items[0], (list(dict.fromkeys(getattr(item, name) for item in items)) for name in ("method", "set"))
+    split = len(sets) > 1 and len(sets) * len(methods) > LINES
+    panel = {(item.shift, item.set): f"{item.shift}: {item.set}" if split else item.shift for item in items}
     lines = [
-        {"s": item.shift, "m": item.method, "k": step, "a": round(value, 4), "n": item.seeds}
+        {"s": panel[item.shift, item.set], "m": item.method, "v": item.set, "k": step, "a": round(value, 4), "n": item.seeds}
         for item in items
         for step, value in item.accuracy.items()
     ]
     marks = [
-        {"s": item.shift, "m": item.method, "k": step, "a": round(item.accuracy[step], 4), "u": rule, "c": count}
+        {
+            "s": panel[item.shift, item.set],
+            "m": item.method,
+            "v": item.set,
+            "k": step,
+            "a": round(item.accuracy[step], 4),
+            "u": rule,
+            "c": count,
+        }
         for item in items
         for rule, steps in item.chosen.items()
         for step, count in sorted(steps.items())
@@ -108,11 +197,21 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
     ]
     where = {
         "x": number("k", title="step", axis={"tickCount": 4}),
-        "y": number("a", title=f"accuracy on {first.set}", scale={"zero": False, "padding": 6}, axis={"format": ".0%"}),
+        "y": number(
+            "a",
+            title=" ".join(["accuracy", *([f"on {first.set}"] if len(sets) == 1 else [])]),
+            scale={"zero": False, "padding": 6},
+            axis={"format": ".0%"},
+        ),
         "color": text("m", scale={"domain": methods, **_colours(methods)}, legend={"orient": "top", "title": None}),
     }
-    both = (("m", "method"), ("s", "shift"), ("k", "step"))
-    line = {**where, "tooltip": tips(*both, ("a", "mean accuracy", ".1%"), ("n", "seeds"))}
+    both = (("m", "method"), ("s", "shift"), ("v", "set"), ("k", "step"))
+    dashes = {"strokeDash": text("v", scale={"domain": sets}, legend={"orient": "top", "title": "set", "symbolType": "stroke"})}
+    line = {
+        **where,
+        **(dashes if len(sets) > 1 and not split else {}),
+        "tooltip": tips(*both, ("a", "mean accuracy", ".1%"), ("n", "seeds")),
+    }
     rules = list(dict.fromkeys(row["u"] for row in marks))
     chosen = {
         **where,
@@ -122,26 +221,26 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
     }
     # Facets share one data set: what is a mark tells the two apart.
     layers = [
-        layer("line", line, where="!isValid(datum.u)", strokeWidth=1.8),
+        layer("line", line, where="!isValid(datum.u)", strokeWidth=1.8, point={"size": 14}),
         layer("point", chosen, where="isValid(datum.u)", opacity=0.8, strokeWidth=1.6),
     ]
-    present = [shift for shift in shifts if any(item.shift == shift for item in items)]
+    present = list(dict.fromkeys(panel[key] for shift in shifts for key in panel if key[0] == shift))
     header = {"labelAnchor": "start", "labelOrient": "top"}
     facet = text("s", title=None, sort=present, header=header)
     view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": {"layer": layers, "width": 190, "height": 150}}
     place = ", ".join(filter(None, (first.place.data, first.place.size, first.place.model)))
-    title = f"Accuracy on {first.set} through training"
+    title = f"Accuracy on {', '.join(sets)} through training"
     name = "-".join(filter(None, ("curves", first.place.data, first.place.size, first.place.model)))
     seeds = max(item.seeds for item in items)
     caption = (
         f"A line is the mean over seeds ({seeds} at most). A mark is a step that a selection rule chose; its size is the number of "
-        "seeds that chose it."
+        "seeds that chose it. A set on which no rule is marked chose nothing."
     )
     figure = Figure(
         name,
         title,
         caption,
-        f"Learning curves of {len(methods)} methods under {len(present)} shifts ({place}).",
+        f"Learning curves of {len(methods)} methods in {len(present)} panels ({place}).",
         chart(view, {"rows": [*lines, *marks]}),
         "wrap",
         len(present),
@@ -151,9 +250,9 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
     for item in items:
         for step, value in item.accuracy.items():
             by_rule = (f"{rule} {steps[step]}" for rule, steps in item.chosen.items() if steps.get(step))
-            listed.append((item.shift, item.method, step, value, ", ".join(by_rule)))
-    columns = ("shift", "method", "step", f"accuracy on {first.set}", "seeds that chose it")
-    return figure, Table(name, title, columns, listed, keys=3)
+            listed.append((item.shift, item.method, item.set, step, value, ", ".join(by_rule)))
+    columns = ("shift", "method", "set", "step", "accuracy", "seeds that chose it")
+    return figure, Table(name, title, columns, listed, keys=4)
 
 
 def _map(

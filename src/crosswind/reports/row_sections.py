@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crosswind.reports import row_figures
-from crosswind.reports.rows import Answers, Curve, Example
+from crosswind.reports.learning import Curve
+from crosswind.reports.rows import Answers, Example
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 
 if TYPE_CHECKING:
@@ -72,15 +73,26 @@ def systematic(study: StudyRecord) -> Section:
     groups: list[Group] = []
     # A reference that takes no step is the network that the others are fine-tuned from.
     methods = study.resolved.get("methods")
-    settings = methods.get(study.reference) if isinstance(methods, Mapping) else None
-    untrained = study.reference if ((settings or {}).get("training") or {}).get("steps") == 0 else ""
+    settings = methods if isinstance(methods, Mapping) else {}
+    untrained = study.reference if ((settings.get(study.reference) or {}).get("training") or {}).get("steps") == 0 else ""
+    rates = _rates({name: item or {} for name, item in settings.items() if name != untrained})
     for heading, items in together.items():
         group, made = Group(heading, open=len(groups) < OPEN_PLACES), row_figures.apart(items)
         group.figures = [made[:1] + ([made[1]],)] if made is not None else []
+        others = [item for item in study.behind.answers if item.place == items[0].place and item.shift != items[0].shift]
+        group.figures += [(figure, [table]) for figure, table in row_figures.trade(items, others, untrained, rates)]
         group.tables = [row_figures.rhos(items, untrained)]
         groups.append(group)
     intro = ["Training showed some classes in an environment and kept the others from it; the test shows all of them everywhere."]
     return Section("Systematic robustness", intro, groups)
+
+
+def _rates(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """The learning rates of methods that differ in nothing else; empty where there are no two."""
+    rates = {name: (item.get("training") or {}).get("lr") for name, item in methods.items()}
+    told = {name: float(rate) for name, rate in rates.items() if isinstance(rate, int | float)}
+    kinds = {str(methods[name].get("method", name)) for name in told}
+    return told if len(told) > 1 and len(kinds) == 1 and len(set(told.values())) == len(told) else {}
 
 
 def learning_curves(study: StudyRecord) -> Section:

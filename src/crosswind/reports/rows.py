@@ -23,6 +23,7 @@ from crosswind.core.errors import CrosswindError, DataError, one_line
 from crosswind.core.exhibits import Picture
 from crosswind.data.dataset import AttributedDataset
 from crosswind.reports.job_files import JobFiles
+from crosswind.reports.learning import Curve, curves_of
 from crosswind.reports.pairs import Apart, apart, by_pair
 from crosswind.reports.results import Entry, Place, PlaceResults
 
@@ -91,7 +92,7 @@ class Answers(NamedTuple):
     """What a method answered under a shift, over `seeds`.
 
     `confusion`: of the rows of a class, the share that was given each answer. `cells`: by two attributes and their values the
-    accuracy and the number of rows. `apart`: of a systematic shift, what training kept apart.
+    accuracy and the number of rows. `pairs`: of a systematic shift, what training showed.
     """
 
     place: Place
@@ -101,19 +102,12 @@ class Answers(NamedTuple):
     confusion: Mapping[tuple[str, str], float]
     cells: Mapping[tuple[str, str], Mapping[tuple[str, str], tuple[float, int]]]
     wrong: Sequence[Wrong]
-    apart: Apart | None = None
+    pairs: Apart | None = None
 
-
-class Curve(NamedTuple):
-    """Mean accuracy over seeds on a validation set by step, and by selection rule how many seeds chose which step."""
-
-    place: Place
-    shift: str
-    method: str
-    seeds: int
-    set: str
-    accuracy: Mapping[int, float]
-    chosen: Mapping[str, Mapping[int, int]]
+    @property
+    def apart(self) -> Apart | None:
+        """`pairs`, where training kept some classes from an environment."""
+        return self.pairs if self.pairs is not None and self.pairs.measures else None
 
 
 @dataclass
@@ -142,7 +136,8 @@ def rows_behind(store: Store, study: str, places: Sequence[PlaceResults], runs: 
 def _behind(found: Behind, reader: _Reader, at: PlaceResults, shift: str, method: str, entry: Entry) -> None:
     place = at.place
     known = any((strip.data, strip.size, strip.shift) == (place.data, place.size, shift) for strip in found.strips)
-    followed, shown = len(found.curves) * MAX_SEEDS < MAX_HISTORIES, not known and len(found.strips) < MAX_STRIPS
+    followed = len({item[:3] for item in found.curves}) * MAX_SEEDS < MAX_HISTORIES
+    shown = not known and len(found.strips) < MAX_STRIPS
     if not followed and not shown and len(found.answers) >= MAX_ANSWERS:
         return
     keys = [key for seed in list(entry.metrics)[:MAX_SEEDS] if (key := reader.key_of(place, shift, method, seed, entry))]
@@ -150,7 +145,7 @@ def _behind(found: Behind, reader: _Reader, at: PlaceResults, shift: str, method
         return
     if followed:
         with _left_out(found, "Learning curves"):
-            found.curves.extend(_curve(reader, place, shift, method, keys))
+            found.curves.extend(curves_of(reader, place, shift, method, keys))
     if not shown and len(found.answers) >= MAX_ANSWERS:
         return
     with _left_out(found, f"Rows of {place.data}"):
@@ -370,29 +365,3 @@ def _wrong(
         examples = [item._replace(short=told) for item, told in zip(_examples(dataset, at[worst], words), short, strict=True)]
         found.append(Wrong(rows.group_names[code], 100 * float(right[:, inside].mean()), examples))
     return found
-
-
-# -- learning curves ----------------------------------------------------------------------------------------------------------
-
-
-def _curve(reader: _Reader, place: Place, shift: str, method: str, keys: Sequence[str]) -> list[Curve]:
-    """The curve of a method under a shift; none for what was not trained or not validated."""
-    values: dict[int, list[float]] = {}
-    chosen: dict[str, Counter[int]] = {}
-    seeds, validated = 0, ""
-    for key in keys:
-        for need, about in reader.jobs(key):
-            if about["kind"] != "fit":
-                continue
-            seeds += 1
-            for entry in reader.json(need, "history.json") or ():
-                sets = entry["validation"]
-                validated = validated or ("validation" if "validation" in sets else next(iter(sets), ""))
-                if validated in sets:
-                    values.setdefault(int(entry["step"]), []).append(float(sets[validated]["accuracy"]))
-            for rule, told in about["rules"].items():
-                chosen.setdefault(str(rule), Counter())[int(told["selected_step"])] += 1
-    if not values:
-        return []
-    means = {step: float(np.mean(some)) for step, some in sorted(values.items()) if len(some) == seeds}
-    return [Curve(place, shift, method, seeds, validated, means, chosen)] if means else []
