@@ -140,7 +140,8 @@ def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
 @slow
 def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
     """A picture of every fourth class, resized to 224: 212 of 250 are right, as of all 1,000 pictures 799 are."""
-    pictures, labels = imagenet_pictures(range(0, 1000, 4), 224)
+    chosen = range(0, 1000, 4)
+    pictures, labels = imagenet_pictures(chosen, 224)
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
         outputs = torch.cat([model(x) for x in pictures.split(25)]).numpy()
