@@ -10,20 +10,21 @@ from torch import nn
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Model
 from crosswind.models.layers import ReLUConvolution
+from crosswind.models.pretrained import FromFile
 
 __all__ = ["CNN"]
 
 
 @register("cnn", kind="model")
 @dataclass(frozen=True)
-class CNN(Backbone):
+class CNN(FromFile):
     """A plain convolutional network: `depth` blocks of 3x3 convolution, norm, ReLU, 2x2 max pooling and dropout.
 
     Stages block1 to block`depth`, each of twice the channels of the one before; features of the last by global average. Sides are
     rounded up. At the defaults it is `small-cnn`, the initial weights included, for pictures whose sides are multiples of 8. No
-    paper's network: the knobs are those of Ng et al. 2022, table 1, whose network is not published.
+    paper's network, so no published weights: the knobs are those of Ng et al. 2022, table 1, whose network is not published.
     """
 
     depth: int = knob(3, domain="[1, 8]", doc="number of blocks")
@@ -45,4 +46,4 @@ class CNN(Backbone):
             before = after
         stages = {name: (name,) for name in parts}
         parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(before, len(class_names))}
-        return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        return self.start(Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before))

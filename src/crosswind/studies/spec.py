@@ -155,7 +155,9 @@ class Claim(_Strict):
     size: str | None = _is(None, "the size, as tables name it; left out: each")
     model: str | None = _is(None, "the model of sides that name none; left out: each")
     set: str = _is("test", "the set of role test that is scored")
-    metric: Literal["accuracy", "worst_group", "balanced_accuracy"] = _is("accuracy", "the score")
+    metric: Literal["accuracy", "worst_group", "balanced_accuracy", "seen_accuracy", "unseen_accuracy"] = _is(
+        "accuracy", "the score"
+    )
     rule: str | None = _is(
         None, "the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
     )
