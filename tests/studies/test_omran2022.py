@@ -24,8 +24,8 @@ from crosswind.studies.reading import find_study
 from crosswind.studies.spec import load_study
 from crosswind.studies.store import Store
 
-NAMES = ("corruptions", "rotations", "learning-rate", "class-splits", "renditions")
-SETS = {"corruptions": ("pictures", "any"), "rotations": ("pictures", "at-90")}
+NAMES = ("corruptions", "rotations", "learning-rate", "class-splits", "alignment", "aligned-subsets", "renditions")
+SETS = {"corruptions": ("pictures", "any"), "rotations": ("pictures", "at-90"), "alignment": ("pictures", "at-90")}
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +68,32 @@ SMALL = {  # training rows that the pictures written here can give
         "sets.validation.draw.total=10",
         *(f"sizes.all.pictures.{share}.total=100" for share in ("0", "1", "0.5 all", "0.5 none")),
     ],
+    "alignment": [
+        *("sizes.all.pictures.total=100", "sets.validation.draw.total=10", "sets.at-90.draw=all", "models.cnn.weights=null"),
+    ],
+    "aligned-subsets": ["sizes.all.pictures.total=100", "sets.validation.draw.total=10", "models.cnn.weights=null"],
     "renditions": [],
 }
 
 
-@pytest.mark.parametrize("name", ["corruptions", "rotations", "learning-rate", "renditions"])
+@pytest.mark.parametrize("name", ["corruptions", "rotations", "learning-rate", "alignment", "aligned-subsets", "renditions"])
 def test_small_scale_is_planned(root: Path, name: str) -> None:
     tests = ["data.pictures.roles.test=2", *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:])]
     plan = planned(name, "small", root, *SMALL[name], *(tests if name != "renditions" else []))
-    assert len(plan.runs) == {"corruptions": 20, "rotations": 12, "learning-rate": 45, "renditions": 10}[name]
+    runs = {"corruptions": 20, "rotations": 12, "learning-rate": 45, "alignment": 90, "aligned-subsets": 55, "renditions": 10}
+    assert len(plan.runs) == runs[name]
+
+
+def test_the_rows_of_table_3_align_what_they_name(root: Path) -> None:
+    """Nothing, all four, each alone and each three, on classes of which every environment shows another quarter."""
+    plan = planned("aligned-subsets", "paper", root)
+    letters = {"N": "noise", "B": "blur", "W": "weather", "D": "digital"}
+    aligned = {label: entry.get("aligned") for label, entry in plan.study.methods.items() if "+" in label or label in letters}
+    assert len(aligned) == 9 and {len(names) for names in aligned.values()} == {1, 3, 4}
+    assert all(names == [letters[letter] for letter in label.split("+")] for label, names in aligned.items())
+    (draw,) = plan.draws
+    quarters = [{label for label, shares in draw.environments.items() if shares.get(name)} for name in letters.values()]
+    assert [len(quarter) for quarter in quarters] == [25] * 4 and len(set().union(*quarters)) == 100
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:

@@ -27,7 +27,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "ng2022": {"cifar", "numbers", "entropy", "imagenet", "across-domains"},
-    "omran2022": {"class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
+    "omran2022": {"aligned-subsets", "alignment", "class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
     "wiles2022": {"dataset-size", "label-noise", "lowdata", "randaugment-parts", "spurious", "unseen"},
 }
 """Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_omran2022.py` and

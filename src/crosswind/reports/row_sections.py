@@ -77,7 +77,7 @@ def systematic(study: StudyRecord) -> Section:
     for heading, items in together.items():
         group, made = Group(heading, open=len(groups) < OPEN_PLACES), row_figures.apart(items)
         group.figures = [made[:1] + ([made[1]],)] if made is not None else []
-        group.tables = [row_figures.rhos(items, untrained)]
+        group.tables = [*row_figures.rho_by_environment(items, untrained), row_figures.rhos(items, untrained)]
         groups.append(group)
     intro = ["Training showed some classes in an environment and kept the others from it; the test shows all of them everywhere."]
     return Section("Systematic robustness", intro, groups)
