@@ -10,16 +10,16 @@ from torch import nn
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
-from crosswind.models.build import Model
+from crosswind.models.build import Backbone, Model
 from crosswind.models.layers import ReLUConvolution
-from crosswind.models.pretrained import FromFile
+from crosswind.models.pretrained import load_weights
 
 __all__ = ["CNN"]
 
 
 @register("cnn", kind="model")
 @dataclass(frozen=True)
-class CNN(FromFile):
+class CNN(Backbone):
     """A plain convolutional network: `depth` blocks of 3x3 convolution, norm, ReLU, 2x2 max pooling and dropout.
 
     Stages block1 to block`depth`, each of twice the channels of the one before; features of the last by global average. Sides are
@@ -31,6 +31,10 @@ class CNN(FromFile):
     width: int = knob(32, domain="[1, inf)", doc="channels of the first block")
     dropout: float = knob(0.0, domain="[0, 1)", doc="share of values that are dropped after each block")
     norm: str = knob("batch", domain="{batch, none}", doc="what follows every convolution")
+    weights: str | None = knob(
+        None, doc="path of a safetensors file, such as one that a run of this or of small-cnn kept; null: random"
+    )
+    weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
 
     built = Form(norm="norm")
     family = {"ng2022": "architecture"}
@@ -46,4 +50,7 @@ class CNN(FromFile):
             before = after
         stages = {name: (name,) for name in parts}
         parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(before, len(class_names))}
-        return self.start(Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before))
+        model = Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        if self.weights is not None:
+            load_weights(model, self.weights, {}, self.weights_sha256)
+        return model

@@ -19,7 +19,6 @@ from crosswind.models.form import wants_imagenet
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_SD",
-    "FromFile",
     "Normalise",
     "Pretrained",
     "load_weights",
@@ -51,29 +50,11 @@ class Normalise(nn.Module):
 
 
 @dataclass(frozen=True)
-class FromFile(Backbone):
+class Pretrained(Backbone):
     """A kind of model that can start from weights made elsewhere."""
 
     weights: str | None = knob(None, doc="published weights by name, or the path of a safetensors file; null: random")
     weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
-
-    def start(self, model: Model, urls: Mapping[str, str] | None = None) -> Model:
-        """`model` with the weights that the knobs name; `urls` of published ones by name."""
-        if self.weights is not None:
-            load_weights(model, self.weights, urls or {}, self.weights_sha256)
-        return self.frozen(model)
-
-    def frozen(self, model: Model) -> Model:
-        """`model`, whose batch norms keep the statistics of the given weights where the knob `freeze_batch_norm` says so."""
-        if getattr(self, "freeze_batch_norm", False):
-            model.keep_statistics()
-        return model
-
-
-@dataclass(frozen=True)
-class Pretrained(FromFile):
-    """A kind of model of which there are published weights."""
-
     inputs: str = knob(
         "auto",
         domain="{auto, centred, imagenet}",
@@ -83,6 +64,18 @@ class Pretrained(FromFile):
     def normalise(self) -> dict[str, nn.Module]:
         """The part that inputs pass first, by name; none where they stay as they are."""
         return {"normalise": Normalise()} if wants_imagenet(vars(self)) else {}
+
+    def start(self, model: Model, urls: Mapping[str, str]) -> Model:
+        """`model` with the weights that the knobs name; `urls` of published ones by name."""
+        if self.weights is not None:
+            load_weights(model, self.weights, urls, self.weights_sha256)
+        return self.frozen(model)
+
+    def frozen(self, model: Model) -> Model:
+        """`model`, whose batch norms keep the statistics of the given weights where the knob `freeze_batch_norm` says so."""
+        if getattr(self, "freeze_batch_norm", False):
+            model.keep_statistics()
+        return model
 
 
 def load_weights(model: Model, weights: str, urls: Mapping[str, str], digest: str | None = None) -> None:
