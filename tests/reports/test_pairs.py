@@ -121,8 +121,8 @@ def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
     assert item.apart is not None and row_figures.rho_by_environment([item]) == []
     (measure,) = item.apart.measures.values()
     told = {
-        "a": {"noise": replace(measure, rho=0.25), "dark": replace(measure, rho=0.75)},
-        "b": {"noise": replace(measure, rho=0.5), "dark": replace(measure, rho=None)},
+        "a": {"environment=noise": replace(measure, rho=0.25), "dark": replace(measure, rho=0.75)},
+        "b": {"environment=noise": replace(measure, rho=0.5), "dark": replace(measure, rho=None)},
     }
     items = [item._replace(method=name, apart=item.apart._replace(measures=measures)) for name, measures in told.items()]
     (table,) = row_figures.rho_by_environment(items)

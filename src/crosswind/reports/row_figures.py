@@ -83,7 +83,8 @@ def rho_by_environment(items: Sequence[Answers], reference: str = "") -> list[Ta
         rows.append((method, *(None if value is None else round(value, 4) for value in (*values, mean))))
     notes = ("rho of the table below, which has its intervals; the mean is over the environments, and undefined where one is.",)
     title = f"rho by environment under {items[0].shift}"
-    return [Table(slug(f"rho-by-environment-{_name(items[0])}"), title, ("method", *names, "mean"), rows, notes, 1)]
+    columns = (name if "," in name else name.partition("=")[2] or name for name in names)
+    return [Table(slug(f"rho-by-environment-{_name(items[0])}"), title, ("method", *columns, "mean"), rows, notes, 1)]
 
 
 def rhos(items: Sequence[Answers], reference: str = "") -> Table:
