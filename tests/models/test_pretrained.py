@@ -40,7 +40,7 @@ def built(path: Path | str, name: str = "resnet18", classes: int = 5, shape: Inp
     return build_model(name, {"weights": str(path), **knobs}, shape, unnamed(classes), 0)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "vit-tiny", pytest.param("resnet50", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["resnet18", "vit-tiny", "cnn", pytest.param("resnet50", marks=pytest.mark.slow)])
 def test_a_file_is_taken_whole_and_a_head_of_other_classes_is_made_anew(tmp_path: Path, name: str) -> None:
     path, weights = saved(tmp_path / "w.safetensors", name)
     same = built(path, name).state_dict()
@@ -63,6 +63,15 @@ def test_files_of_another_origin(tmp_path: Path) -> None:
         save_file(found, str(path))
         assert torch.equal(built(path).state_dict()["layer4.1.conv2.weight"], weights["layer4.1.conv2.weight"])
     assert torch.equal(built(path).fc.weight, build_model("resnet18", {}, SHAPE, unnamed(5), 0).fc.weight)
+
+
+def test_cnn_starts_from_a_small_cnn(tmp_path: Path) -> None:
+    path, weights = saved(tmp_path / "w.safetensors", "small-cnn")
+    x = torch.randn(3, 3, 32, 32)
+    assert torch.equal(built(path, "cnn").eval()(x), build_model("small-cnn", {}, SHAPE, unnamed(5), 9).eval()(x))
+    assert all(torch.equal(value, weights[key]) for key, value in built(path, "cnn").state_dict().items())
+    with pytest.raises(InputError, match="no 'block4.0.weight', the first that is missing"):
+        built(path, "cnn", depth=4)
 
 
 def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_path: Path) -> None:

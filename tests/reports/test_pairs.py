@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,22 @@ def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
     titles = [table.title for table in record.text_tables()]
     for word in ("Accuracy on seen pairs", "Accuracy on unseen pairs", "Systematic robustness rho"):
         assert any(title.startswith(word) for title in titles), titles
+
+
+def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
+    """A row a method, a column an environment; a mean that lacks one is undefined, and so is the row of the network before."""
+    (item,) = (item for item in record.behind.answers if item.apart is not None)
+    assert item.apart is not None and row_figures.rho_by_environment([item]) == []
+    (measure,) = item.apart.measures.values()
+    told = {
+        "a": {"environment=noise": replace(measure, rho=0.25), "dark": replace(measure, rho=0.75)},
+        "b": {"environment=noise": replace(measure, rho=0.5), "dark": replace(measure, rho=None)},
+    }
+    items = [item._replace(method=name, apart=item.apart._replace(measures=measures)) for name, measures in told.items()]
+    (table,) = row_figures.rho_by_environment(items)
+    assert table.columns == ("method", "noise", "dark", "mean")
+    assert list(table.rows) == [("a", 0.25, 0.75, 0.5), ("b", 0.5, None, None)]
+    assert row_figures.rho_by_environment(items, "a") == []
 
 
 def test_many_classes_stand_together_by_where_they_are_seen() -> None:

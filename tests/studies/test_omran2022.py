@@ -25,8 +25,8 @@ from crosswind.studies.reading import find_study
 from crosswind.studies.spec import load_study
 from crosswind.studies.store import Store
 
-NAMES = ("corruptions", "rotations", "learning-rate", "class-splits", "renditions")
-SETS = {"corruptions": ("pictures", "any"), "rotations": ("pictures", "at-90")}
+NAMES = ("corruptions", "rotations", "learning-rate", "class-splits", "alignment", "aligned-subsets", "renditions")
+SETS = {"corruptions": ("pictures", "any"), "rotations": ("pictures", "at-90"), "alignment": ("pictures", "at-90")}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,10 @@ SMALL = {  # training rows that the pictures written here can give
         "sets.validation.draw.total=10",
         *(f"sizes.all.pictures.{share}.total=100" for share in ("0", "1", "0.5 all", "0.5 none")),
     ],
+    "alignment": [
+        *("sizes.all.pictures.total=100", "sets.validation.draw.total=10", "sets.at-90.draw=all", "models.cnn.weights=null"),
+    ],
+    "aligned-subsets": ["sizes.all.pictures.total=100", "sets.validation.draw.total=10", "models.cnn.weights=null"],
     "renditions": [],
 }
 
@@ -86,6 +90,8 @@ SMALL = {  # training rows that the pictures written here can give
         ("learning-rate", "small", 45, ["models.resnet18.weights={root}/given.safetensors"]),
         ("learning-rate", "start-lite", 1, ["models.lite.weights={root}/given.safetensors"]),
         ("learning-rate", "lite", 18, ["models.lite.weights={root}/given.safetensors"]),
+        ("alignment", "small", 90, []),
+        ("aligned-subsets", "small", 55, []),
         ("renditions", "small", 10, []),
     ],
 )
@@ -95,6 +101,18 @@ def test_small_scale_is_planned(root: Path, name: str, scale: str, runs: int, mo
         name, scale, root, *SMALL[name], *(item.format(root=root) for item in more), *(tests if name != "renditions" else [])
     )
     assert len(plan.runs) == runs
+
+
+def test_the_rows_of_table_3_align_what_they_name(root: Path) -> None:
+    """Nothing, all four, each alone and each three, on classes of which every environment shows another quarter."""
+    plan = planned("aligned-subsets", "paper", root)
+    letters = {"N": "noise", "B": "blur", "W": "weather", "D": "digital"}
+    aligned = {label: entry.get("aligned") for label, entry in plan.study.methods.items() if "+" in label or label in letters}
+    assert len(aligned) == 9 and {len(names) for names in aligned.values()} == {1, 3, 4}
+    assert all(names == [letters[letter] for letter in label.split("+")] for label, names in aligned.items())
+    (draw,) = plan.draws
+    quarters = [{label for label, shares in draw.environments.items() if shares.get(name)} for name in letters.values()]
+    assert [len(quarter) for quarter in quarters] == [25] * 4 and len(set().union(*quarters)) == 100
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:

@@ -27,7 +27,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "ng2022": {"cifar", "numbers", "entropy", "imagenet", "across-domains"},
-    "omran2022": {"class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
+    "omran2022": {"aligned-subsets", "alignment", "class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
     "wiles2022": {
         "camelyon17",
         "dataset-size",

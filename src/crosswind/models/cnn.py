@@ -12,6 +12,7 @@ from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
 from crosswind.models.build import Backbone, Model
 from crosswind.models.layers import ReLUConvolution
+from crosswind.models.pretrained import load_weights
 
 __all__ = ["CNN"]
 
@@ -23,13 +24,17 @@ class CNN(Backbone):
 
     Stages block1 to block`depth`, each of twice the channels of the one before; features of the last by global average. Sides are
     rounded up. At the defaults it is `small-cnn`, the initial weights included, for pictures whose sides are multiples of 8. No
-    paper's network: the knobs are those of Ng et al. 2022, table 1, whose network is not published.
+    paper's network, so no published weights: the knobs are those of Ng et al. 2022, table 1, whose network is not published.
     """
 
     depth: int = knob(3, domain="[1, 8]", doc="number of blocks")
     width: int = knob(32, domain="[1, inf)", doc="channels of the first block")
     dropout: float = knob(0.0, domain="[0, 1)", doc="share of values that are dropped after each block")
     norm: str = knob("batch", domain="{batch, none}", doc="what follows every convolution")
+    weights: str | None = knob(
+        None, doc="path of a safetensors file, such as one that a run of this or of small-cnn kept; null: random"
+    )
+    weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
 
     built = Form(norm="norm")
     family = {"ng2022": "architecture"}
@@ -45,4 +50,7 @@ class CNN(Backbone):
             before = after
         stages = {name: (name,) for name in parts}
         parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(before, len(class_names))}
-        return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        model = Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        if self.weights is not None:
+            load_weights(model, self.weights, {}, self.weights_sha256)
+        return model

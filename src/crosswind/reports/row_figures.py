@@ -66,6 +66,32 @@ def apart(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
     return _map(f"apart-{_name(items[0])}", title, caption, rows, told, (first.label, first.environment, "accuracy"))
 
 
+def rho_by_environment(items: Sequence[Answers], reference: str = "") -> list[Table]:
+    """rho of every method (rows) under every environment (columns), and the mean over these; none where either is single.
+
+    `reference`: as for `rhos`, and no row. Omran and Schiele 2022, table 3.
+    """
+    base = next((item.apart for item in items if item.method == reference), None)
+    found = {
+        item.method: item.apart.measures if base is None else item.apart.beside(base)
+        for item in items
+        if item.apart is not None and item.apart is not base
+    }
+    names = list(dict.fromkeys(name for measures in found.values() for name in measures))
+    if len(found) < 2 or len(names) < 2:
+        return []
+    rows: list[tuple[Any, ...]] = []
+    for method, measures in found.items():
+        values = [measures[name].rho if name in measures else None for name in names]
+        known = [value for value in values if value is not None]
+        mean = sum(known) / len(names) if len(known) == len(names) else None
+        rows.append((method, *(None if value is None else round(value, 4) for value in (*values, mean))))
+    notes = ("rho of the table below, which has its intervals; the mean is over the environments, and undefined where one is.",)
+    title = f"rho by environment under {items[0].shift}"
+    columns = (name if "," in name else name.partition("=")[2] or name for name in names)
+    return [Table(slug(f"rho-by-environment-{_name(items[0])}"), title, ("method", *columns, "mean"), rows, notes, 1)]
+
+
 def rhos(items: Sequence[Answers], reference: str = "") -> Table:
     """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a row a method.
 

@@ -81,7 +81,7 @@ def systematic(study: StudyRecord) -> Section:
         group.figures = [made[:1] + ([made[1]],)] if made is not None else []
         others = [item for item in study.behind.answers if item.place == items[0].place and item.shift != items[0].shift]
         group.figures += [(figure, [table]) for figure, table in row_figures.trade(items, others, untrained, rates)]
-        group.tables = [row_figures.rhos(items, untrained)]
+        group.tables = [*row_figures.rho_by_environment(items, untrained), row_figures.rhos(items, untrained)]
         groups.append(group)
     intro = ["Training showed some classes in an environment and kept the others from it; the test shows all of them everywhere."]
     return Section("Systematic robustness", intro, groups)
