@@ -124,7 +124,7 @@ def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
         "a": {"environment=noise": replace(measure, rho=0.25), "dark": replace(measure, rho=0.75)},
         "b": {"environment=noise": replace(measure, rho=0.5), "dark": replace(measure, rho=None)},
     }
-    items = [item._replace(method=name, apart=item.apart._replace(measures=measures)) for name, measures in told.items()]
+    items = [item._replace(method=name, pairs=item.apart._replace(measures=measures)) for name, measures in told.items()]
     (table,) = row_figures.rho_by_environment(items)
     assert table.columns == ("method", "noise", "dark", "mean")
     assert list(table.rows) == [("a", 0.25, 0.75, 0.5), ("b", 0.5, None, None)]
