@@ -56,9 +56,7 @@ class Invariance(Measure):
         source="Ng et al. 2022, equation 3",
         doc="share of the commonest answer, negative entropy of the shares, or share of equal pairs",
     )
-    no_pool_interval = (
-        "of those measured fewer than 85% held the accuracy under strong shifts (81% of 79) and natural ones (81% of 26)"
-    )
+    no_pool_interval = "of those measured fewer than 85% held the accuracy under strong shifts (22 of 26) and natural ones (6 of 8)"
     original: bool = knob(True, source="Ng et al. 2022, section 3.2", doc="whether the row itself is among the answers")
 
     def measure(self, target: Answers) -> float:
