@@ -59,7 +59,8 @@ class Deal:
 
     `short` has, for each role, the cells with fewer rows than the role asked of each: base cell -> (wanted, got). `units` int64
     [n]: what is dealt, rows or units; rows that show one picture are of one unit. `elsewhere`: the role that each row's picture
-    has in another data set (`roles_elsewhere`); such rows take it, or are left out. `official`: whether there is an official split.
+    has in another data set (`roles_elsewhere`); such rows take it, or are left out. `official`: whether there is an official split,
+    `left_out` bool [n] the rows that it gives no role.
     `torn`: how many units have a picture in two of its parts, which is an `InputError` unless `allowed`.
     """
 
@@ -79,6 +80,7 @@ class Deal:
         # One part of the rows for each role of an official split and one for those left out; otherwise a single part.
         self._part = _official_parts(dataset, roles, "train" in reads)
         self.official = self._part is not None
+        self.left_out = None if self._part is None else self._part == _UNUSED
         turns = _turns(roles, reads, self.official)
         units, self.torn = joined_units(dataset), 0
         if self._part is not None:

@@ -33,7 +33,8 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
         if np.count_nonzero(roles != _NO_ROLE) != before + len(rows):
             raise InternalError(f"the deal of roles gives the role {role} a row twice, or one that has a role already")
     if (units := dataset.units) is not None:
-        dealt = np.flatnonzero(roles != _NO_ROLE)  # an official split may leave rows of a unit out
+        # An official split may leave rows of a unit out; nothing else may.
+        dealt = np.arange(len(roles)) if deal.left_out is None else np.flatnonzero(~deal.left_out)
         order = dealt[np.argsort(units[dealt], kind="stable")]
         same = units[order[1:]] == units[order[:-1]]
         if (same & (roles[order[1:]] != roles[order[:-1]])).any():
