@@ -6,7 +6,7 @@
 labelled source, and its interval from that source under the changes of `POOL`, without the family of the target. Targets are other
 rows, clean and under 19 corruptions at severities 1, 3 and 5, and natural shifts: MNIST to USPS and to scikit-learn's digits; the
 rows of CIFAR-10 of which people doubt; two renditions of PACS to the two others. `explore` are the networks 0, 3, 6, ... and those
-that others trained (`given`): they chose how intervals are made. `confirm` are the numbers above 44 that are no multiples of 3, which
+that others trained (`given`): they chose how intervals are made. `confirm` are numbers above 44 that are no multiples of 3; they
 decided one thing: that `average-confidence` shows none. Intervals are measured of estimators that do not show theirs, too. Strength
 is that of synthetic shifts, by the accuracy that they cost: weak below 0.05, strong from 0.2.
 
