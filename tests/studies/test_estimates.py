@@ -193,16 +193,19 @@ def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
 def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     """A model that answers by the mean of a picture: of rows under a change of the pool, and of their neighbours."""
     digits = cw.load("digits")
-    split = cw.split(digits, "digit", ["ink"], test=4)
+    split = cw.split(digits, "digit", ["ink"], test=12)
     rows = split.evaluation["test"]
 
     def says(images: np.ndarray) -> np.ndarray:
         means = images.reshape(len(images), -1).mean(axis=1) / 10
         return np.stack([means, 4 - means], axis=1).astype(np.float32)
 
+    sizes = []
+
     def answers(sets: Any, datasets: Any) -> Any:
         out = {}
         for name, item in sets.items():
+            sizes.append(datasets[item.source].n_base)
             logits = says(datasets[item.source].inputs(item.rows))
             out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
         return {"last": out}, []
@@ -215,6 +218,8 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     assert alone.answer.shape == (1, len(rows), 4)
     drawn = [frozenset(_first_of(digits, rows, 20, change.family)) for change in POOL]
     assert len(set(drawn)) == len({change.family for change in POOL}) == 23, "every family is shown rows of its own"
+    union = frozenset().union(*drawn)
+    assert len(union) < len(rows) and sizes[0] == len(union) * len(POOL), "no table of the copies of rows that nobody asked for"
     for place in (0, 20, 68):
         chosen = np.sort(_first_of(digits, rows, 20, POOL[place].family))
         change = ((POOL[place].family, POOL[place].knobs),)

@@ -75,13 +75,14 @@ def said_of_copies(
         own = neighbourhood(near)
         beside += [((own.transform, own.knobs(height >= LARGE)),)] * neighbours
     many, name = len(beside), "copies"
-    made = copies(dataset, given, [(*change, *other) for change in changes for other in beside])
     families = [change.family for change in POOL] if pool else [""]
     drawn = {family: _drawn(dataset.row_ids(given), family, pool or n) for family in families}
+    used = np.unique(np.concatenate(list(drawn.values())))  # of a source of a million rows a table of all copies has 759 million
+    made = copies(dataset, given[used], [(*change, *other) for change in changes for other in beside])
     out: dict[str, list[Any]] = {}
     for place, family in enumerate(families):
         chosen = drawn[family]
-        virtual = chosen[:, None] * (len(changes) * many) + place * many + np.arange(many)
+        virtual = np.searchsorted(used, chosen)[:, None] * (len(changes) * many) + place * many + np.arange(many)
         again: dict[str, Any] = {
             key: np.repeat(getattr(rows, key)[chosen], many) for key in ("label", "true_label", "group", "weight", "origin")
         }
