@@ -231,8 +231,8 @@ class Form:
     `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that says so. `least`: the smallest
     side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
     `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
-    images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it; else it answers
-    as it is, and `files` are its knobs that name files, whose contents are part of what it is. `takes`: the kinds of input, see
+    images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it, or the knob that
+    says so; else it answers as it is, and `files` are its knobs that name files, whose contents are part of what it is. `takes`: the kinds of input, see
     `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose inputs it then takes; its knob
     `settings` holds that model's. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps` tells by the norm.
     """
@@ -242,7 +242,7 @@ class Form:
     patch: str = ""
     weights: tuple[str, ...] = ()
     weights_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    trained: bool = True
+    trained: bool | str = True
     files: tuple[str, ...] = ()
     takes: tuple[str, ...] = ("image",)
     of: str = ""
@@ -253,6 +253,10 @@ class Form:
         if self.maps is not None:
             return self.maps
         return self.norm not in ("none", "layer") if self.norm else None
+
+    def is_trained(self, knobs: Mapping[str, Any]) -> bool:
+        """Whether methods train the model with these knobs."""
+        return bool(knobs[self.trained]) if isinstance(self.trained, str) else self.trained
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""

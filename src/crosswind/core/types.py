@@ -20,6 +20,10 @@ from crosswind.core.files import check_file
 _DTYPES = {"image": "uint8", "tokens": "int64", "features": "float32", "text": "object", "image-and-text": "object"}
 
 
+PART_MARK = "\x1f"
+"""What stands between the parts of a text that has several, such as a premise and a hypothesis."""
+
+
 @dataclass(frozen=True)
 class InputSpec:
     """What one row of a data set gives a model.

@@ -14,7 +14,7 @@ from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
 
-_PACKAGES = {"onnx": "onnxruntime", "transport": "ot"}
+_PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
 
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}

@@ -165,7 +165,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
     for label, path, known, settings in _entries(study.models, "models"):
         knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
         out[label] = {"name": known.name, "knobs": knobs}
-        if known.built is not None and not known.built.trained:
+        if known.built is not None and not known.built.is_trained(knobs):
             files = {name: _given_file(name, knobs, folder, f"{path}.{name}") for name in known.built.files}
             keyed = {name: value for name, value in knobs.items() if name not in files}
             paths = {name: at for name, (at, _) in files.items()}
