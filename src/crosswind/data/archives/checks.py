@@ -81,7 +81,7 @@ class _Watched(io.FileIO):
         return count
 
 
-def watched(path: Path, stage: str) -> IO[bytes]:
+def watched(path: Path, stage: str) -> io.BufferedReader:
     """A file opened for reading. Inside `telling`, `stage` and its name are told while it is read. Raises `OSError`."""
     return io.BufferedReader(_Watched(path, f"{stage} {path.name}"), 1 << 20)
 
@@ -141,21 +141,24 @@ def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, se
     command = [sys.executable, "-P", "-c", code, str(path), str(limit)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     tell = _tell.get() or (lambda stage, done, total: None)
+    late = threading.Event()
     with tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True)
-        late = threading.Event()
-        timer = threading.Timer(seconds, lambda: (late.set(), child.kill()))
-        timer.start()
-        try:
-            assert child.stdout is not None
-            for line in child.stdout:
-                tell(f"checking {path.name}", *map(int, line.split()))
-            child.wait()
-        finally:
-            timer.cancel()
-            child.kill()
-            child.stdout.close()
-            child.wait()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True) as child:
+
+            def stop() -> None:
+                late.set()
+                child.kill()
+
+            timer = threading.Timer(seconds, stop)
+            timer.start()
+            try:
+                for line in child.stdout or ():
+                    tell(f"checking {path.name}", *map(int, line.split()))
+            except BaseException:
+                child.kill()
+                raise
+            finally:
+                timer.cancel()
         errors.seek(0)
         printed = errors.read().decode(errors="replace")
     if late.is_set():
