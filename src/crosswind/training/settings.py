@@ -25,9 +25,16 @@ class ModelSpec:
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the model, as plain values: a file of weights whose hash is given counts by it, not by where it lies."""
-        known = self.knobs.get("weights_sha256") is not None and str(self.knobs.get("weights")).endswith(".safetensors")
-        return {"name": self.name, "knobs": {**self.knobs, "weights": "file"} if known else dict(self.knobs)}
+        """What decides the model, as plain values: a file or folder whose hash is given counts by it, not by where it lies."""
+        return {"name": self.name, "knobs": _without_places(self.knobs)}
+
+
+def _without_places(knobs: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: _without_places(value) if name == "settings" and value else value for name, value in knobs.items()}
+    for name, value in knobs.items():
+        if knobs.get(f"{name}_sha256") is not None and (name != "weights" or str(value).endswith(".safetensors")):
+            told[name] = "file"
+    return told
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,12 @@ class TrainingSettings:
         doc="arithmetic: float32, TF32 products (cuda only), bfloat16 autocast, or float64 for tests",
     )
     evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
+    length_pool: int = knob(
+        0,
+        domain="[0, inf)",
+        doc="texts: of so many batches of an epoch, rows of similar length stand together, so that less is padding; 0: none do. "
+        "Methods and samplers that draw rows by weight or environment keep their order",
+    )
     checkpoint_seconds: float = knob(
         30.0, domain="[0, inf)", doc="seconds between checkpoints, each at a validation; a run that is shorter writes none"
     )
@@ -98,7 +111,7 @@ def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Without one that is younger than stores and at its default, so that keys stay.
     """
-    told = {name: value for name, value in settings.items() if name != "select_before_switch" or value}
+    told = {name: value for name, value in settings.items() if value or name not in ("select_before_switch", "length_pool")}
     told.pop("checkpoint_seconds", None)
     return told
 
