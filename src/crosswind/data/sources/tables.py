@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import posixpath
@@ -19,12 +18,13 @@ from crosswind.core.cards import card_of
 from crosswind.core.errors import DataError, InputError, one_line, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import PART_MARK, InputSpec, digest, digest_arrays
+from crosswind.core.types import InputSpec, digest, digest_arrays
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.clusters import read_features
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import named_files
 from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
+from crosswind.data.sources.packed_texts import contents_of, joined
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
 if TYPE_CHECKING:
@@ -291,13 +291,9 @@ def of_text_columns(
     rows = rows.filter(kept)
     parts = [rows.get_column(column).to_list() for column in given]
     held = np.empty(len(ids), dtype=object)
-    if len(parts) == 1:
-        held[:] = parts[0]
-    else:
-        held[:] = [PART_MARK.join(part.replace(PART_MARK, " ") for part in row) for row in zip(*parts, strict=True)]
+    held[:] = parts[0] if len(parts) == 1 else [joined(row) for row in zip(*parts, strict=True)]
     dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
-    hashes = b"".join(hashlib.blake2b(item.encode(), digest_size=8).digest() for item in held)
-    return with_inputs(dataset, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64))
+    return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
 
 
 def _has_text(rows: DataFrame, name: str, path: str, left_out: bool) -> NDArray[np.bool_]:
