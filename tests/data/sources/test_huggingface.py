@@ -138,7 +138,7 @@ def comments(**changes: Any) -> Any:
         "site": list("nsns"),
     } | changes
     features = {name: datasets.Value("string") for name in ("title", "body", "site")}
-    kinds = datasets.Features({**features, "label": datasets.ClassLabel(names=["bad", "good"])})
+    kinds = datasets.Features({**features, "length": datasets.Value("int64"), "label": datasets.ClassLabel(names=["bad", "good"])})
     return datasets.Dataset.from_dict(columns, features=kinds)
 
 
@@ -162,7 +162,7 @@ def test_a_data_set_of_texts(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         ({"text": "words"}, "data.text: unknown column 'words'"),
-        ({"text": "label"}, "data.text: the column 'label' holds no texts"),
+        ({"text": "length"}, "data.text: the column 'length' holds no texts"),
         ({"text": []}, "data.text: must be a list of columns"),
         ({"text": "body", "image": "title"}, "data.text: is given instead of 'image', and both are"),
         ({"text": "body", "columns": ["body"]}, "data.columns: name columns of attributes"),
