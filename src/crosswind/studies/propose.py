@@ -32,18 +32,23 @@ class Proposal:
     notes: tuple[str, ...]
 
 
-def propose(table: str, images: str | None = None, label: str | None = None, size: int = 32) -> Proposal:
-    """A commented study for a CSV or Parquet table with a column of paths of images.
+def propose(table: str, images: str | None = None, label: str | None = None, size: int = 32, text: str | None = None) -> Proposal:
+    """A commented study for a CSV or Parquet table with a column of paths of images, or of texts.
 
     `images`: their folder; by default the table's own, or one beside it in which the first image lies. `label`: the column that is
-    to be told; by default one of a usual name, else the first that fits. Raises `InputError`, `DataError`.
+    to be told; by default one of a usual name, else the first that fits. `text`: the column of texts; by default, where there are
+    no paths, the one of most words. Raises `InputError`, `DataError`.
     """
     rows = read_table(table, "TABLE")
-    path_column = _paths(rows)
-    if path_column is None:
-        raise DataError(f"{table} has no column of paths of images ({', '.join(IMAGE_ENDINGS[:4])}, ...): name them in one")
-    folder = _folder(Path(table), images, str(rows[path_column][0]))
-    fits = {name: values for name in rows.columns if name != path_column and (values := _values(rows, name)) is not None}
+    if text is not None and text not in rows.columns:
+        raise unknown("--text", f"column of {table}", text, rows.columns)
+    path_column = None if text is not None else _paths(rows)
+    column = path_column or text or _longest(rows)
+    if column is None:
+        endings = ", ".join(IMAGE_ENDINGS[:4])
+        raise DataError(f"{table} has no column of paths of images ({endings}, ...) and none of texts: name the images in one")
+    folder = None if path_column is None else _folder(Path(table), images, str(rows[path_column][0]))
+    fits = {name: values for name in rows.columns if name != column and (values := _values(rows, name)) is not None}
     if label is not None and label not in rows.columns:
         raise unknown("--label", f"column of {table}", label, rows.columns)
     if label is not None and label not in fits:
@@ -66,13 +71,36 @@ def propose(table: str, images: str | None = None, label: str | None = None, siz
     rare = str(counts[attribute][-1])
     others = [name for name in attributes if name != attribute]
     notes = [
-        f"{rows.height:,} rows; images by column {path_column!r} in {folder}",
+        f"{rows.height:,} rows; "
+        + (f"texts in column {column!r}" if folder is None else f"images by column {column!r} in {folder}"),
         f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r} ({len(fits[attribute])} values); "
         f"the smallest cell of both has {smallest[attribute]} rows",
     ]
-    left = [name for name in rows.columns if name not in (path_column, chosen, *attributes, unit)]
+    left = [name for name in rows.columns if name not in (column, chosen, *attributes, unit)]
     notes += [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"] if left else []
-    return Proposal(_text(table, folder, path_column, size, chosen, attribute, others, unit, test, rare), tuple(notes))
+    given: dict[str, object] = {"path": table}
+    if folder is not None:
+        given |= {"images": folder, "path_column": column, "size": size}
+    else:
+        given |= {"text": column}
+        blank = sum(not str(cell or "").strip() for cell in rows[column])
+        if blank:
+            given["blank"] = "leave-out"
+            notes.append(f"{blank:,} rows without a text are left out")
+    made = _text(given, chosen, attribute, others, unit, test, rare, _PICTURES if folder is not None else _TEXTS)
+    return Proposal(made, tuple(notes))
+
+
+_PICTURES = """\
+models: [small-cnn]        # crosswind list models; resnet18 is what papers use, and slower
+methods: {erm: {}, groupdro: {shifts: [SC]}, jtt: {shifts: [SC]}, randaugment: {shifts: [UDS]}}
+training: {steps: 160, batch: 64, lr: 0.001, validate_every: 40, patience: null}
+"""
+_TEXTS = """\
+models: [bag-of-words]     # seconds a run; text-cnn and transformer read the order of words, and are slower
+methods: {erm: {}, groupdro: {shifts: [SC]}, jtt: {shifts: [SC]}}
+training: {steps: 200, batch: 64, lr: 0.01, validate_every: 20, patience: null}
+"""
 
 
 def _paths(rows: DataFrame) -> str | None:
@@ -80,6 +108,19 @@ def _paths(rows: DataFrame) -> str | None:
 
     texts = [name for name in rows.columns if rows[name].dtype == polars.String and rows[name][0]]
     return next((name for name in texts if str(rows[name][0]).lower().endswith(IMAGE_ENDINGS)), None)
+
+
+def _longest(rows: DataFrame) -> str | None:
+    """The column of texts of most words on average, three at least."""
+    import polars
+
+    words = {
+        name: float(rows[name].str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
+        for name in rows.columns
+        if rows[name].dtype == polars.String
+    }
+    best = max(words, key=lambda name: words[name], default=None)
+    return best if best is not None and words[best] >= 3 else None
 
 
 def _folder(table: Path, images: str | None, first: str) -> str:
@@ -114,25 +155,21 @@ def _smallest(rows: DataFrame, label: str, attribute: str) -> int:
 
 
 def _text(
-    table: str,
-    images: str,
-    path_column: str,
-    size: int,
+    given: dict[str, object],
     label: str,
     attribute: str,
     others: Sequence[str],
     unit: str | None,
     test: int,
     rare: str,
+    trained: str,
 ) -> str:
     import yaml
 
     def word(value: object) -> str:
         return str(yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)).removesuffix("...\n").strip()
 
-    options = word(
-        {"path": table, "images": images, "path_column": path_column, "size": size, "columns": [label, attribute, *others]}
-    )
+    options = word({**given, "columns": [label, attribute, *others]})
     grouped = f"    unit: {word(unit)}    # rows of one {unit} are never in both training and test\n" if unit else ""
     grouped = grouped or "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training and test\n"
     more = f"    # more attributes that fit: {', '.join(others)}\n" if others else ""
@@ -157,8 +194,5 @@ shifts:
   UDS: {{type: unseen-data, attribute: {word(attribute)}, unseen: {word(rare)}}}
 # sizes: {{equal: equal}}   # by default every shift draws as many rows as the narrowest leaves
 groups: [{word(attribute)}]
-models: [small-cnn]        # crosswind list models; resnet18 is what papers use, and slower
-methods: {{erm: {{}}, groupdro: {{shifts: [SC]}}, jtt: {{shifts: [SC]}}, randaugment: {{shifts: [UDS]}}}}
-training: {{steps: 160, batch: 64, lr: 0.001, validate_every: 40, patience: null}}
-seeds: 5
+{trained}seeds: 5
 """

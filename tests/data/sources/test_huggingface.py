@@ -136,6 +136,7 @@ def comments(**changes: Any) -> Any:
         "body": ["One.", "Two", "Three", "One."],
         "label": [0, 1, 1, 0],
         "site": list("nsns"),
+        "length": [1] * 4,
     } | changes
     features = {name: datasets.Value("string") for name in ("title", "body", "site")}
     kinds = datasets.Features({**features, "length": datasets.Value("int64"), "label": datasets.ClassLabel(names=["bad", "good"])})
