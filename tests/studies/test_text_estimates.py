@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars
 import pytest
+import yaml
 from tests.data.digit_files import real_data
 from tests.studies.plans import of_kind
 
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
-from crosswind.core.registry import listing
+from crosswind.core.registry import listing, load
 from crosswind.core.types import PART_MARK, InputSpec, Predictions
+from crosswind.data.attributes import DerivedAttribute
 from crosswind.data.copies import copies
+from crosswind.data.derive import derive, evaluation_inputs
 from crosswind.studies import varying
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
+from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, TEXT_POOL
 
 KNOWN = {item.name: item.access for item in listing("estimators")}
@@ -171,3 +176,118 @@ def test_the_parts_of_pairs_are_changed_by_themselves(tmp_path: Path) -> None:
     changed = copies(data, np.arange(40), chains).inputs(np.arange(40 * len(chains)))
     assert len(changed) == 40 * 22 and {text.count(PART_MARK) for text in changed} == {1}
     assert sum(text.split(PART_MARK)[1] != pairs[row // 22].split(PART_MARK)[1] for row, text in enumerate(changed)) > 600
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers")
+    from tests.transforms.text.little_models import masked, translator
+
+    folder = tmp_path_factory.mktemp("models")
+    masked(folder / "bert", positions=64)
+    translator(folder / "there", "en", "de")
+    translator(folder / "back", "de", "en", seed=1)
+    return folder
+
+
+def test_neighbours_by_networks_are_made_once_for_all_models(
+    reviews: Path, little: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a study's models the second reads what was made for the first, and so does another study, and `estimate`."""
+    monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(neighbourhood, "TEXT_POOL", TEXT_POOL[::9])
+    asked: dict[str, int] = {}
+    for name in ("ssmba", "back-translation"):
+        cls = load("text-transforms", name)
+
+        def counted(self: Any, texts: Any, keys: Any, name: str = name, changed: Any = cls.changed) -> Any:
+            asked[name] = asked.get(name, 0) + len(texts)
+            return changed(self, texts, keys)
+
+        monkeypatch.setattr(cls, "changed", counted)
+    dear = {"ni-ssmba": {"model": "bert"}, "ni-backtranslation": {"there": "there", "back": "back", "temperature": 0.5}}
+    data = on_texts(reviews)["data"]
+    data["reviews"]["roles"] = {"test": 3, "validation": 0.1}
+    study = on_texts(reviews, data=data, estimators=dear, pool_rows=2, keep="selected")
+    (little / "study.yaml").write_text(yaml.safe_dump(study))
+    found = cw.run_study(little / "study.yaml", tmp_path / "out", workers=0)
+    (told,) = [row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"]
+    assert not found.summary.failed and all(0 <= told[f"estimate:{name}"] <= 1 for name in dear)
+    first = dict(asked)
+    rows = sum(row["metrics"]["n"] for row in found.rows if row["rule"] == "best-id")
+    assert first["ssmba"] == first["back-translation"] == 10 * (rows + 8 * 2)
+    more = {"bag-of-words": {"buckets": 2048, "words": 32}, "wider": {"model": "bag-of-words", "words": 32, "width": 16}}
+    (little / "study.yaml").write_text(yaml.safe_dump({**study, "models": more}))
+    again = cw.run_study(little / "study.yaml", tmp_path / "again", workers=0)
+    assert len(again.rows) == 2 * len(found.rows) and asked == first
+    estimated = cw.estimate(
+        f"{tmp_path / 'out'}#{found.rows[0]['key'][:12]}",
+        str(reviews / "new.csv"),
+        pool_rows=2,
+        near_rows=2,
+        estimators={"ni-ssmba": {"model": str(little / "bert"), "rate": 0.3}},
+    )
+    assert [row.estimator for row in estimated.rows] == ["ni-ssmba"] and asked["ssmba"] > first["ssmba"]
+
+
+def test_neighbours_by_networks_are_refused_when_planned(
+    reviews: Path, little: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"ni-ssmba": {}}, "estimators.ni-ssmba.model: must name a model: a folder, or one of the hub"),
+        (
+            {"mine": {"estimator": "ni-ssmba", "model": "nowhere/model"}},
+            "estimators.mine.model: there is no folder 'nowhere/model'",
+        ),
+        (
+            {"ni-ssmba": {"model": str(little / "there")}},
+            "estimators.ni-ssmba.model: .* cannot be loaded as a masked language model",
+        ),
+        ({"ni-backtranslation": {"there": str(little / "there")}}, "estimators.ni-backtranslation.back: must name a model"),
+        (
+            {"ni-backtranslation": {"there": str(little / "there"), "back": str(little / "there")}},
+            "back: translates en to de; beside",
+        ),
+    ]
+    for estimators, sentence in cases:
+        with pytest.raises(InputError, match=sentence):
+            make_plan(study_from(on_texts(reviews, estimators=estimators)))
+        (tmp_path / "study.yaml").write_text(yaml.safe_dump(on_texts(reviews, estimators=estimators)))
+        assert _status(["plan", str(tmp_path / "study.yaml")]) == 2
+        said = capsys.readouterr().err.strip()
+        assert "\n" not in said and "estimators." in said
+    digits = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 20, "validation": 0.2}}}
+    with pytest.raises(InputError, match="estimators.ni-ssmba: its neighbours are changed texts, and data.digits has images"):
+        make_plan(study_from(on_texts(reviews, data=digits, models=["mlp"], estimators={"ni-ssmba": {"model": "bert"}})))
+
+
+def test_the_key_of_neighbours_is_of_the_files_and_settings(reviews: Path, little: Path, tmp_path: Path) -> None:
+    from tests.transforms.text.little_models import masked
+
+    def keys(**knobs: Any) -> set[str]:
+        study = on_texts(reviews, estimators={"ni-ssmba": {"model": str(little / "bert"), **knobs}}, pool_rows=5)
+        return {job.key for job in of_kind(make_plan(study_from(study)), "vary") if job.spec["near"]}
+
+    shutil.copytree(little / "bert", tmp_path / "moved")
+    first = keys()
+    assert len(first) == 3 and keys(model=str(tmp_path / "moved")) == first and keys(form="entropy") == first
+    assert not keys(rate=0.3) & first
+    shutil.rmtree(tmp_path / "moved")
+    masked(tmp_path / "moved", positions=64, seed=4)
+    assert not keys(model=str(tmp_path / "moved")) & first
+
+
+def test_a_derived_attribute_by_a_network(little: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
+    polars.DataFrame({"text": ["the film was good", "i hate it"] * 4, "label": [0, 1] * 4}).write_csv(tmp_path / "t.csv")
+    plain = cw.load("texts", path=str(tmp_path / "t.csv"))
+    edited = [
+        derive(plain, DerivedAttribute("by", ("no", "yes"), "ssmba", (None, {"model": str(little / "bert"), "rate": rate})))
+        for rate in (0.5, 0.5, 0.6)
+    ]
+    assert edited[0].fingerprint == edited[1].fingerprint != edited[2].fingerprint
+    texts = evaluation_inputs(edited[0], np.arange(16))
+    assert texts[::2].tolist() == plain.inputs(np.arange(8)).tolist() and sum(texts[1::2] != texts[::2]) >= 5
+    with pytest.raises(InputError, match="ssmba.model: there is no folder 'nowhere'"):
+        derive(plain, DerivedAttribute("by", ("no", "yes"), "ssmba", (None, {"model": "nowhere"})))

@@ -41,7 +41,11 @@ def estimate_command(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the model, such as scale=unit of onnx."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the model (scale=unit of onnx) or of an estimator (ni-ssmba.model=DIR).",
+        ),
     ] = None,
     estimators: Annotated[
         str | None, typer.Option("--estimators", metavar="A,B,...", help="Only these; see crosswind list estimators.")
@@ -65,7 +69,8 @@ def estimate_command(
 
     if out is not None:
         check_place(out, [".html"], "page")
-    given = apply_settings({}, settings or [])
+    given, names = apply_settings({}, settings or []), listed(estimators)
+    own = {name: given.pop(name, {}) for name in names or ()}
     try:
         found = estimate(
             model,
@@ -77,7 +82,7 @@ def estimate_command(
             images=images,
             classes=listed(classes),
             settings=given,
-            estimators=listed(estimators),
+            estimators=None if names is None else own,
             size=size,
             pool_rows=pool_rows,
             near_rows=near_rows,

@@ -38,7 +38,9 @@ def copies(
     room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
     if room is None and any(changes):
         raise InputError("data", f"{spec} cannot be changed by a transform; only images and texts can")
-    made = [[load(room or "", transform)(**knobs) for transform, knobs in chain] for chain in changes]
+    known = {repr(item): load(room or "", item[0])(**item[1]) for chain in changes for item in chain}
+    numbers = [[list(known).index(repr(item)) for item in chain] for chain in changes]
+    made = list(known.values())
     rows = np.asarray(rows, dtype=np.int64)
     base, ids = rows // dataset.n_derived, dataset.row_ids(rows)
     change = _images if spec.kind == "image" else changed_texts
@@ -48,11 +50,18 @@ def copies(
         # A row is read once, however many of its copies are asked for.
         distinct, back = np.unique(whose, return_inverse=True)
         given = evaluation_inputs(dataset, rows[distinct])[back]
-        for place in np.unique(which):
-            mine = np.flatnonzero(which == place)
-            for step, transform in enumerate(made[place]):
-                keys = hash64(hash64(ids[whose[mine]], seed_of(0, "copies")), seed_of(0, "copies", int(place), step))
-                given[mine] = change(transform, given[mine], keys)
+        own = hash64(ids[whose], seed_of(0, "copies"))
+        for step in range(max(map(len, numbers), default=0)):
+            keys, by = np.zeros_like(own), np.full(len(own), -1)
+            for place in np.unique(which):
+                if step < len(numbers[place]):
+                    mine = which == place
+                    keys[mine] = hash64(own[mine], seed_of(0, "copies", int(place), step))
+                    by[mine] = numbers[place][step]
+            # All that one transform changes at this step goes through it at once: a network's batches are full.
+            for number in np.unique(by[by >= 0]):
+                mine = by == number
+                given[mine] = change(made[number], given[mine], keys[mine])
         return given
 
     told = [

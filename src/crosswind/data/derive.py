@@ -35,7 +35,13 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
         raise InputError(derived.name, f"data set {dataset.name!r} already has an attribute of this name")
     _check_kinds(dataset, derived)
     # The order of the values counts: it gives the virtual rows their numbers.
-    told = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
+    told: dict[str, Any] = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
+    if dataset.input is not None and dataset.input.kind == "text":
+        made = [load("text-transforms", option[0])(**option[1]) for some in derived.options for option in some if option]
+        for transform in made:
+            transform.check()
+        if any(transform.whole for transform in made):
+            told["by"] = [transform.identity for transform in made]
     return dataclasses.replace(dataset, derived=derived, fingerprint=digest(told))
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Access
-from crosswind.core.registry import facts
+from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, Job, digest
 from crosswind.data.attributes import transform_facts
 from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL
 from crosswind.studies.spec import Study
+from crosswind.transforms.base import Transform
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, NEIGHBOURS, POOL, TEXT_POOL, neighbourhood, pool_of_kind
 
 Values = Mapping[str, Any]
@@ -66,6 +67,7 @@ def check_changes(study: Study, estimators: Mapping[str, Values], data: str, inp
             fitting = [name for name, item in NEIGHBOURHOODS.items() if item.takes == inputs.kind]
             problem = f"its neighbours are changed {neighbourhood(near).takes}s, and data.{data} has {inputs}"
             raise InputError(f"estimators.{label}", problem, fitting)
+        check_handed(f"estimators.{label}", access_of(estimator), estimator["knobs"])
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ class EstimateJobs:
             needs = (*(job.key for job in labelled), prediction.key, *(job.key for job in reads.values()))
             spec = {"estimator": estimator, "label": label, "source": self.source, "set": prediction.spec["set"], **rows}
             told = {"kind": "estimate", "version": VERSION, "needs": needs, **{k: v for k, v in spec.items() if k != "data"}}
+            if access_of(estimator).handed:  # what they make is in the keys of what is needed
+                own = {k: v for k, v in estimator["knobs"].items() if k not in access_of(estimator).handed}
+                told["estimator"] = {**estimator, "knobs": own}
             spec |= {"estimator_near": near, "inputs": self.kind}
             spec["reads"] = {"predicted": prediction.key, **{name: job.key for name, job in reads.items()}}
             labels = {**prediction.labels, "role": "estimate", "estimator": label}
@@ -117,8 +122,29 @@ def _said(estimator: Values | None, pool: int, kind: str) -> tuple[dict[str, Any
     said: dict[str, Any] = {"near": near, "pool": pool, "neighbours": NEIGHBOURS}
     if estimator is None or not access_of(estimator).handed:
         return said, _changes(near, pool, kind)
-    own = {name: estimator["knobs"][name] for name in access_of(estimator).handed}
-    return {**said, "handed": own}, digest([_changes(near, pool, kind), own])
+    own, transform = _handed(access_of(estimator), estimator["knobs"])
+    return {**said, "handed": own}, digest([_changes(near, pool, kind), transform.identity])
+
+
+def _keyed(said: Values) -> dict[str, Any]:
+    """Without what may name a place: the hash of the changes tells it by its contents."""
+    return {name: value for name, value in said.items() if name != "handed"}
+
+
+def check_handed(path: str, access: Access, knobs: Values) -> None:
+    """Refuse, by an `InputError` on a field of `path`, an estimator whose neighbours cannot be made."""
+    if access.handed:
+        try:
+            _handed(access, knobs)[1].check()
+        except InputError as error:
+            raise InputError(f"{path}.{error.field.partition('.')[2]}", error.problem, error.choices) from None
+
+
+def _handed(access: Access, knobs: Values) -> tuple[dict[str, Any], Transform]:
+    """The knobs of an estimator that are those of its neighbourhood's transform, and the transform. Raises `InputError`."""
+    own, near = {name: knobs[name] for name in access.handed}, neighbourhood(access.neighbourhood)
+    known = transform_facts(near.transform)
+    return own, load(known.room, near.transform)(**{**near.knobs(), **own})
 
 
 @cache
@@ -143,7 +169,14 @@ def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values, kind: str) -> Va
     def vary(name: str, estimator: Values | None, pool: int) -> Job:
         of = {job.spec["set"]: job for job in tests}.get(name)
         said, changes = _said(estimator, pool, kind)
-        told = {"kind": "vary", "fit": fit.key, "set": name, **said, "changes": changes, "of": None if of is None else of.key}
+        told = {
+            "kind": "vary",
+            "fit": fit.key,
+            "set": name,
+            **_keyed(said),
+            "changes": changes,
+            "of": None if of is None else of.key,
+        }
         spec = {"set": name, **said, "item": None if of is None else of.spec["item"], "data": {} if of is None else of.spec["data"]}
         needs = (fit.key, *fit.needs)
         return Job(digest(told), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key)
@@ -157,7 +190,7 @@ def vary_of_given(predictions: Sequence[Job], kind: str) -> Vary:
     def vary(name: str, estimator: Values | None, pool: int) -> Job:
         of = next(job for job in predictions if job.spec["set"] == name)
         said, changes = _said(estimator, pool, kind)
-        told = {"kind": "vary", "of": of.key, **said, "changes": changes}
+        told = {"kind": "vary", "of": of.key, **_keyed(said), "changes": changes}
         return Job(digest(told), {**of.spec, **said}, {**of.labels, "role": "vary"}, (), "vary")
 
     return vary

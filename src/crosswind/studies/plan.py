@@ -99,7 +99,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     import_named()  # a score's key names the metrics
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
-    methods, estimators = methods_of(study), estimators_of(study)
+    methods, estimators = methods_of(study), estimators_of(study, folder)
     _check_names(study, models, trained, methods)
     runs = len(trained) * len(methods) + len(models) - len(trained)
     check_estimators(study, estimators, runs * len(study.seed_list) * len(study.split_seed_list))

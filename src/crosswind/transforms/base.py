@@ -36,6 +36,14 @@ class Transform(ABC):
     random: ClassVar[bool] = True
     """Whether the result depends on the key."""
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the result beside input and key, as plain values: the knobs, files that they name by what is in them."""
+        return {item.name: getattr(self, item.name) for item in knobs_of(type(self))}
+
+    def check(self) -> None:  # noqa: B027 - most need nothing
+        """Look whether what the transform needs is there, before any work. Raises `InputError`."""
+
     def __post_init__(self) -> None:
         knobs = knobs_of(type(self))
         values: dict[str, Any] = {item.name: getattr(self, item.name) for item in knobs}

@@ -43,6 +43,9 @@ NEIGHBOURHOODS: Mapping[str, Neighbourhood] = MappingProxyType(
         "ni-erase": Neighbourhood("erase", {"largest": 0.33, "widest": 3.0, "tallest": 10 / 3, "probability": 1.0}),
         "ni-flipcrop": Neighbourhood("flip-crop", {"scale": 0.08, "flip": 0.5, "narrowest": 3 / 4, "widest": 4 / 3}),
         "ni-eda": Neighbourhood("eda", {"replace": 0.1, "insert": 0.1, "swap": 0.1, "delete": 0.1}, takes="text"),
+        # The model, and the largest share or temperature, are knobs of the estimator.
+        "ni-ssmba": Neighbourhood("ssmba", {"draw": "uniform"}, takes="text"),
+        "ni-backtranslation": Neighbourhood("back-translation", {"draw": "uniform"}, takes="text"),
         "ni-randomreplace": Neighbourhood("random-replacement", {"rate": 0.15}, takes="text"),
     }
 )
