@@ -72,20 +72,18 @@ def ask(
     known = None if source is None else read_rows(source, "source", given.input, size, label or "", images)
     names = _class_names(given, classes, known)
     reads = any(item.access is not None and item.access.features for item in wanted)
-    own = _settings(wanted, estimators, target.dataset.check_inputs().kind)
+    kind = target.dataset.check_inputs().kind
+    own = _settings(wanted, estimators, kind)
     one = _Questions(given, names, target, known, reads, own)
     companions = [_companion(item, one, target, known) for item in others]
     first = one.target
     near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
-    kind = target.dataset.check_inputs().kind
     if estimators is None and pool_of_kind(kind):
-        others_kind = {name for name in near if neighbourhood(name).takes != kind}
-        wanted = [item for item in wanted if item.access is None or item.access.neighbourhood not in others_kind]
+        wanted = [item for item in wanted if item.name not in near or neighbourhood(item.name).takes == kind]
     targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
     # Without labelled rows under changes a measure says nothing.
-    changed = bool(pool_of_kind(kind))
     near = [item for item in near if neighbourhood(item).takes == kind]
-    if changed and one.labelled is not None and pool_rows:
+    if pool_of_kind(kind) and one.labelled is not None and pool_rows:
         pools[""] = one.pool("", pool_rows, tell)
         for name in dict.fromkeys(near) if near_rows else ():
             tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")

@@ -121,7 +121,8 @@ def test_the_bundled_vocabulary_is_one_for_all() -> None:
 def test_the_command_line_lists_and_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert _status(["list", "text-transforms", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in rows] == ["drop-words", "eda", "excerpt", "random-replacement", "typos"]
+    names = ["back-translation", "drop-words", "eda", "excerpt", "random-replacement", "ssmba", "typos"]
+    assert [row["name"] for row in rows] == names
     for row in rows:
         assert _status(["show", "text-transform", row["name"]]) == 0
         assert row["summary"] in capsys.readouterr().out

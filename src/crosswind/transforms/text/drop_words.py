@@ -32,7 +32,7 @@ class DropWords(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._dropped(tokens, Draws(int(key))) for tokens, key in zip(texts, keys, strict=True)]
+        return [self._dropped(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
 
     def _dropped(self, tokens: list[str], draws: Draws) -> list[str]:
         known = [place for place, token in enumerate(tokens) if _sort(token) == self.sort]

@@ -30,7 +30,7 @@ class Excerpt(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._cut(tokens, Draws(int(key))) for tokens, key in zip(texts, keys, strict=True)]
+        return [self._cut(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
 
     def _cut(self, tokens: list[str], draws: Draws) -> list[str]:
         # A product that is whole but for rounding counts as whole.

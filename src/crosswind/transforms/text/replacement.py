@@ -51,7 +51,7 @@ class RandomReplacement(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._replaced(tokens, Draws(int(key))) for tokens, key in zip(texts, keys, strict=True)]
+        return [self._replaced(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
 
     def _replaced(self, tokens: list[str], draws: Draws) -> list[str]:
         size = len(self.vocabulary)

@@ -47,7 +47,7 @@ class Typos(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._mistyped(tokens, Draws(int(key))) for tokens, key in zip(texts, keys, strict=True)]
+        return [self._mistyped(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
 
     def _mistyped(self, tokens: list[str], draws: Draws) -> list[str]:
         long = [place for place, token in enumerate(tokens) if len(token) >= SHORTEST]
