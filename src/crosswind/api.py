@@ -327,7 +327,7 @@ def estimate(
     images: str | Path | None = None,
     classes: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    estimators: Sequence[str] | None = None,
+    estimators: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     size: int | None = None,
     pool_rows: int = 200,
     near_rows: int = 300,
@@ -344,7 +344,8 @@ def estimate(
     has a sub-folder a class; for a run its validation set. `classes`: in the order of the model's outputs, by default those of the
     model, else of the source.
     Instead of model and data, `predictions`: a table with a column of logits or probabilities a class; `source` is then one too.
-    `estimators`: by default all that apply, of the neighbourhoods `ni-randaugment` alone. `size`: side of pictures in pixels,
+    `estimators`: names, or names with settings; by default all that apply, of the neighbourhoods `ni-randaugment` and `ni-eda`
+    alone. `size`: side of pictures in pixels,
     where the model does not say. `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows whose
     neighbours are asked for; 0 leaves that out. `tell` is told what is being asked, in sentences.
 

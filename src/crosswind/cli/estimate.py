@@ -41,14 +41,21 @@ def estimate_command(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the model, such as scale=unit of onnx."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the model (scale=unit of onnx) or of an estimator (ni-ssmba.model=DIR).",
+        ),
     ] = None,
     estimators: Annotated[
         str | None, typer.Option("--estimators", metavar="A,B,...", help="Only these; see crosswind list estimators.")
     ] = None,
     size: Annotated[int | None, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures.")] = None,
     pool_rows: Annotated[
-        int, typer.Option("--pool-rows", metavar="N", min=0, help="Labelled rows that are shown under 69 changes; 0: none.")
+        int,
+        typer.Option(
+            "--pool-rows", metavar="N", min=0, help="Labelled rows that are shown under every change of the pool; 0: none."
+        ),
     ] = 200,
     near_rows: Annotated[
         int, typer.Option("--neighbour-rows", metavar="N", min=0, help="Rows whose ten neighbours are asked for; 0: none.")
@@ -62,7 +69,8 @@ def estimate_command(
 
     if out is not None:
         check_place(out, [".html"], "page")
-    given = apply_settings({}, settings or [])
+    given, names = apply_settings({}, settings or []), listed(estimators)
+    own = {name: given.pop(name, {}) for name in names or ()}
     try:
         found = estimate(
             model,
@@ -74,7 +82,7 @@ def estimate_command(
             images=images,
             classes=listed(classes),
             settings=given,
-            estimators=listed(estimators),
+            estimators=None if names is None else own,
             size=size,
             pool_rows=pool_rows,
             near_rows=near_rows,

@@ -74,7 +74,8 @@ def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:
         return [method_row(item) for item in listed_methods()]
     known = listing(room)
     if room == "sources":
-        from crosswind.data.prepared.paths import readiness, root_folder
+        from crosswind.core.files import root_folder
+        from crosswind.data.prepared.paths import readiness
 
         states = readiness(known, root_folder(root))
         ready = {name: {"ready": state.text, "copies": [dict(copy) for copy in state.copies]} for name, state in states.items()}

@@ -128,7 +128,8 @@ def _run(word: str) -> Card:
 
 
 def _source_card(known: Facts) -> list[str]:
-    from crosswind.data.prepared.paths import is_prepared, readiness, root_folder
+    from crosswind.core.files import root_folder
+    from crosswind.data.prepared.paths import is_prepared, readiness
 
     card = known.card
     assert card is not None

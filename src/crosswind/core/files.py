@@ -11,6 +11,11 @@ import os
 import stat
 from pathlib import Path
 
+from crosswind.core.errors import DataError
+
+ROOT_VARIABLE = "CROSSWIND_DATA"
+"""The environment variable that names the folder of prepared data."""
+
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -18,6 +23,17 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else ~/.cache/crosswind/data; always absolute."""
+    given = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
+    try:
+        if "\0" in str(given):
+            raise ValueError("its name holds a zero byte")
+        return Path(os.path.abspath(Path(given).expanduser()))
+    except (RuntimeError, ValueError) as error:  # no home
+        raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
 
 
 def check_file(path: Path) -> int:

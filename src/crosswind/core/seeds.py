@@ -32,10 +32,11 @@ def torch_seed(seed: int, *names: object) -> int:
     return seed_of(seed, "torch", *names) >> 1
 
 
-def hash64(ids: NDArray[np.integer], key: int) -> NDArray[np.uint64]:
+def hash64(ids: NDArray[np.integer], key: int | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A well-mixed 64-bit hash of every integer id under `key` (SplitMix64's finaliser, Steele et al. 2014).
 
-    `ids`: any integer dtype, any shape. Distinct ids have distinct hashes under one key (the finaliser is a bijection).
+    `ids`: any integer dtype, any shape; an array of keys is broadcast against them. Distinct ids have distinct hashes under one key
+    (the finaliser is a bijection).
     """
     with np.errstate(over="ignore"):
         z = ids.astype(np.uint64) * _GOLDEN + np.uint64(key & 0xFFFFFFFFFFFFFFFF)

@@ -18,7 +18,8 @@ from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import WORDS, evaluation_inputs
+from crosswind.data.derive import evaluation_inputs
+from crosswind.transforms.text.changing import changed_texts
 
 Chain: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
 """Registered transforms with values of their knobs, one after the other; an empty one leaves the row as it is."""
@@ -37,21 +38,30 @@ def copies(
     room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
     if room is None and any(changes):
         raise InputError("data", f"{spec} cannot be changed by a transform; only images and texts can")
-    made = [[load(room or "", transform)(**knobs) for transform, knobs in chain] for chain in changes]
+    known = {repr(item): load(room or "", item[0])(**item[1]) for chain in changes for item in chain}
+    numbers = [[list(known).index(repr(item)) for item in chain] for chain in changes]
+    made = list(known.values())
     rows = np.asarray(rows, dtype=np.int64)
     base, ids = rows // dataset.n_derived, dataset.row_ids(rows)
-    change = _images if spec.kind == "image" else _texts
+    change = _images if spec.kind == "image" else changed_texts
 
     def read(asked: NDArray[np.int64]) -> NDArray[Any]:
         whose, which = np.divmod(asked, many)
         # A row is read once, however many of its copies are asked for.
         distinct, back = np.unique(whose, return_inverse=True)
         given = evaluation_inputs(dataset, rows[distinct])[back]
-        for place in np.unique(which):
-            mine = np.flatnonzero(which == place)
-            for step, transform in enumerate(made[place]):
-                keys = hash64(hash64(ids[whose[mine]], seed_of(0, "copies")), seed_of(0, "copies", int(place), step))
-                given[mine] = change(transform, given[mine], keys)
+        own = hash64(ids[whose], seed_of(0, "copies"))
+        for step in range(max(map(len, numbers), default=0)):
+            keys, by = np.zeros_like(own), np.full(len(own), -1)
+            for place in np.unique(which):
+                if step < len(numbers[place]):
+                    mine = which == place
+                    keys[mine] = hash64(own[mine], seed_of(0, "copies", int(place), step))
+                    by[mine] = numbers[place][step]
+            # All that one transform changes at this step goes through it at once: a network's batches are full.
+            for number in np.unique(by[by >= 0]):
+                mine = by == number
+                given[mine] = change(made[number], given[mine], keys[mine])
         return given
 
     told = [
@@ -82,9 +92,3 @@ def _images(transform: Any, images: NDArray[np.uint8], keys: NDArray[np.uint64])
     with torch.autocast("cpu", enabled=False):
         changed = transform(x, keys)
     return np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())
-
-
-def _texts(transform: Any, texts: NDArray[Any], keys: NDArray[np.uint64]) -> NDArray[Any]:
-    out = np.empty(len(texts), dtype=object)
-    out[:] = [" ".join(tokens) for tokens in transform([WORDS.findall(text) for text in texts], keys)]
-    return out

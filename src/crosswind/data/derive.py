@@ -7,7 +7,6 @@ counter-based, a function of row id, visit or value, and seed: a row gets the sa
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
 from crosswind.data.attributes import DerivedAttribute, transform_facts
 from crosswind.data.dataset import AttributedDataset
+from crosswind.transforms.text.changing import changed_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,13 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
         raise InputError(derived.name, f"data set {dataset.name!r} already has an attribute of this name")
     _check_kinds(dataset, derived)
     # The order of the values counts: it gives the virtual rows their numbers.
-    told = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
+    told: dict[str, Any] = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
+    if dataset.input is not None and dataset.input.kind == "text":
+        made = [load("text-transforms", option[0])(**option[1]) for some in derived.options for option in some if option]
+        for transform in made:
+            transform.check()
+        if any(transform.whole for transform in made):
+            told["by"] = [transform.identity for transform in made]
     return dataclasses.replace(dataset, derived=derived, fingerprint=digest(told))
 
 
@@ -124,10 +130,6 @@ def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]
     return np.ascontiguousarray(done.permute(0, 2, 3, 1).numpy())
 
 
-WORDS = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-"""The tokens of a text for a transform: words, an apostrophe inside included, and single marks. They are joined by spaces again."""
-
-
 def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[Any]:
     out, chosen = texts.copy(), _chosen(derived, values, keys)
     options = [option for some in derived.options for option in some]
@@ -135,8 +137,7 @@ def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.i
         option, places = options[number], np.flatnonzero(chosen == number)
         if option is not None:
             change = load("text-transforms", option[0])(**option[1])
-            changed = change([WORDS.findall(text) for text in texts[places]], keys[places])
-            out[places] = [" ".join(tokens) for tokens in changed]
+            out[places] = changed_texts(change, texts[places], keys[places])
     return out
 
 

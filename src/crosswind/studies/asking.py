@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError
-from crosswind.core.knobs import Access
+from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.knobs import Access, resolve
 from crosswind.core.registry import Facts, facts, listing, load
 from crosswind.core.types import Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.estimating import Prepared, estimated_jointly
+from crosswind.models.form import check_extra
 from crosswind.shifts.split import RowSet
 from crosswind.studies.asked import Doubtful, Estimates, Row
 from crosswind.studies.asked_data import Rows, read_rows, scored_table
 from crosswind.studies.asked_models import AskedModel, Sets, asked_model
+from crosswind.studies.estimates import check_handed
 from crosswind.studies.varying import answers_of, pool_of, said_of_copies
-from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL
+from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 
 NEAR_ROWS, POOL_ROWS = 300, 200
 """Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise."""
@@ -36,10 +39,14 @@ _UNSTEADY = 0.02
 """How far a probability may move when it is asked for again: by rounding in batches of another size."""
 _LARGEST = 65504.0
 """The largest number of half precision, which logits that overflow it are often cut to."""
+_LETTERS = 300
+"""Of a text that is kept to be looked at."""
 _SHOWN = 24
 """Rows of which the neighbours disagree most that are kept to be looked at."""
 
 Told: TypeAlias = Callable[[str], object]
+Asked: TypeAlias = Sequence[str] | Mapping[str, Mapping[str, Any]] | None
+"""Names of estimators, with their settings where there are any; None for all that apply."""
 
 
 def ask(
@@ -52,7 +59,7 @@ def ask(
     images: str | None = None,
     classes: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    estimators: Sequence[str] | None = None,
+    estimators: Asked = None,
     size: int | None = None,
     pool_rows: int = POOL_ROWS,
     near_rows: int = NEAR_ROWS,
@@ -65,20 +72,24 @@ def ask(
     known = None if source is None else read_rows(source, "source", given.input, size, label or "", images)
     names = _class_names(given, classes, known)
     reads = any(item.access is not None and item.access.features for item in wanted)
-    one = _Questions(given, names, target, known, reads)
+    kind = target.dataset.check_inputs().kind
+    own = _settings(wanted, estimators, kind)
+    one = _Questions(given, names, target, known, reads, own)
     companions = [_companion(item, one, target, known) for item in others]
     first = one.target
     near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
-    kind = target.dataset.check_inputs().kind
+    if estimators is None and pool_of_kind(kind):
+        wanted = [item for item in wanted if item.name not in near or neighbourhood(item.name).takes == kind]
     targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
     # Without labelled rows under changes a measure says nothing.
-    if kind == "image" and one.labelled is not None and pool_rows:
+    near = [item for item in near if neighbourhood(item).takes == kind]
+    if pool_of_kind(kind) and one.labelled is not None and pool_rows:
         pools[""] = one.pool("", pool_rows, tell)
         for name in dict.fromkeys(near) if near_rows else ():
             tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
             targets[name], sources[name] = one.near(name, near_rows)
             pools[name] = one.pool(name, max(1, pool_rows // 2), tell)
-    found, left_out = _estimates(wanted, targets, sources, pools, "" if kind == "image" else f", and {kind}s are not changed")
+    found, left_out = _estimates(wanted, targets, sources, pools, kind, own)
     joint, without = _jointly(wanted, one, companions)
     found, left_out = [*found, *joint], [*left_out, *without]
     shown = next((targets[name] for name in near if name in targets), None)
@@ -96,6 +107,7 @@ def ask(
         tuple(left_out),
         tuple(diagnosed(seen, shown or first, best)),
         _doubtful(target, shown, names, near, _some(len(first), near_rows)),
+        kind,
     )
 
 
@@ -119,11 +131,19 @@ class _Questions:
     """A model with its classes and the rows that it is asked about.
 
     `target`: what it says of the rows to estimate. `labelled`: what it says of `known`, else of the rows that it was validated on;
-    None without either. `reads`: whether features are asked for, where they can be had.
+    None without either. `reads`: whether features are asked for, where they can be had. `settings`: of estimators, by name.
     """
 
-    def __init__(self, model: AskedModel, names: Sequence[str], target: Rows, known: Rows | None, reads: bool = False) -> None:
-        self.model, self.names, self._answers = model, tuple(names), model.answers(names)
+    def __init__(
+        self,
+        model: AskedModel,
+        names: Sequence[str],
+        target: Rows,
+        known: Rows | None,
+        reads: bool = False,
+        settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        self.model, self.names, self._answers, self._settings = model, tuple(names), model.answers(names), settings
         self._features = model.features if reads else None
         self._rows, self._sets = _row_set("target", np.full(len(target.rows), -1)), {"target": target.dataset}
         self.target = self._said("data", self._rows, self._sets)
@@ -151,12 +171,13 @@ class _Questions:
     def pool(self, near: str, n: int, tell: Told) -> list[Labelled]:
         """What it says of n labelled rows under every change of the pool, and with `near` of the neighbours of each."""
         n = min(n, len(self.rows.rows))
-        copies = len(POOL) * n * (NEIGHBOURS + 1 if near else 1)
+        changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
+        copies = len(changes) * n * (NEIGHBOURS + 1 if near else 1)
         tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{f' ({near})' if near else ''}")
-        rule, read = self.model.rule, self._features
+        rule, read, own = self.model.rule, self._features, self._handed(near)
         plain = said_of_copies(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
-        beside = said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n)[rule] if near else None
-        pool = pool_of(plain, near, beside)
+        beside = said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[rule] if near else None
+        pool = pool_of(plain, near, beside, changes)
         return [replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool]
 
     def _near(self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers) -> Answers:
@@ -164,10 +185,15 @@ class _Questions:
         part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
         part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
         chosen = replace(rows, environment=None, **part)
-        copied = said_of_copies(self._answers, chosen, sets, name, NEIGHBOURS, 0)[self.model.rule]
+        copied = said_of_copies(self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name))[self.model.rule]
         own = said.take(some)
         plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
         return replace(answers_of(plain, name, copied), classes=own.classes)
+
+    def _handed(self, near: str) -> dict[str, Any]:
+        """The settings of the estimator of a neighbourhood that are those of its transform."""
+        access = facts("estimators", near).access if near else None  # it has the neighbourhood's name
+        return {} if access is None else {key: value for key, value in self._settings.get(near, {}).items() if key in access.handed}
 
     def _said(self, field: str, rows: RowSet, sets: Sets) -> Answers:
         found, _ = self._answers({"rows": rows}, sets)
@@ -255,11 +281,24 @@ def _nothing(classes: int) -> Labelled:
 # -- what is found ------------------------------------------------------------------------------------------------------------
 
 
-def _wanted(names: Sequence[str] | None) -> list[Facts]:
+def _settings(wanted: Sequence[Facts], given: Any, kind: str) -> dict[str, dict[str, Any]]:
+    """The settings of the estimators, checked; what a neighbourhood's transform needs must be there. Raises `InputError`."""
+    out = {}
+    for item in wanted:
+        path, access = f"estimators.{item.name}", item.access or Access()
+        out[item.name] = resolve(item.knobs, given.get(item.name) or {} if isinstance(given, Mapping) else {}, path, item.name)
+        if access.handed and neighbourhood(access.neighbourhood).takes == kind:
+            check_extra(item.extra, path, item.name)
+            check_handed(path, access, out[item.name])
+    return out
+
+
+def _wanted(names: Asked) -> list[Facts]:
     if names is not None:
         return [facts("estimators", name, "estimators") for name in names]
-    # Of the neighbourhoods the paper's best: each takes ten passes more.
-    return [item for item in listing("estimators") if item.name not in ("ni-translate", "ni-erase", "ni-flipcrop")]
+    # Of the neighbourhoods one of images and one of texts: each takes ten passes more.
+    every = [(item, "" if item.access is None else item.access.neighbourhood) for item in listing("estimators")]
+    return [item for item, near in every if near in ("", "ni-randaugment", "ni-eda")]
 
 
 def _estimates(
@@ -267,10 +306,12 @@ def _estimates(
     targets: Mapping[str, Answers],
     sources: Mapping[str, Labelled | None],
     pools: Mapping[str, list[Labelled]],
-    unchanged: str,
+    kind: str,
+    settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> tuple[list[Row], list[tuple[str, str]]]:
-    """By one model alone: the estimates, the most believable first, and what was left out and why."""
+    """By one model alone: the estimates, the most believable first, and what was left out and why. `kind`: of rows, or table."""
     found, left_out = [], []
+    unchanged = "" if pool_of_kind(kind) else ", and a table holds none" if kind == "table" else f", and {kind}s are not changed"
     for item in wanted:
         access = item.access or Access()
         near, labelled = access.neighbourhood, sources[""]
@@ -282,10 +323,16 @@ def _estimates(
             why = "it is one number whatever the data, so that it compares models and not sets"
         elif access.features and targets[""].features is None:
             why = "what this model's head reads is out of reach"
+        elif near and kind != "table" and neighbourhood(near).takes != kind:
+            why = f"its neighbours are changed {neighbourhood(near).takes}s"
         elif access.pool and not pools:
             why = "it learns from changed copies of labelled rows" + unchanged
         else:
-            prepared = Prepared(load("estimators", item.name)(), sources.get(near) or labelled or _nothing(0), pools.get(near, []))
+            prepared = Prepared(
+                load("estimators", item.name)(**settings.get(item.name, {})),
+                sources.get(near) or labelled or _nothing(0),
+                pools.get(near, []),
+            )
             said = prepared(targets.get(near, targets[""]))
             if isinstance(said, Estimate):
                 found.append(Row(item.name, said, prepared.pool_error()))
@@ -324,17 +371,18 @@ def _doubtful(
     votes = said.neighbours[next(name for name in near if name in said.neighbours)]
     shares = np.stack([(votes == code).mean(axis=1) for code in range(len(classes))], axis=1)
     order = np.argsort(shares.max(axis=1), kind="stable")[:_SHOWN]
-    pictures = target.dataset.inputs(some[order])
+    rows = target.dataset.inputs(some[order])
     out = []
-    for place, picture in zip(order.tolist(), pictures, strict=True):
+    for place, row in zip(order.tolist(), rows, strict=True):
         given = sorted(((float(shares[place, code]), -code) for code in np.flatnonzero(shares[place])), reverse=True)
         told = tuple((classes[-int(code)], share) for share, code in given)
         answer = classes[int(said.answer[place])] if said.answer[place] >= 0 else "no answer"
-        out.append(Doubtful(target.names(int(some[place])), answer, told, picture))
+        own: dict[str, Any] = {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
+        out.append(Doubtful(target.names(int(some[place])), answer, told, **own))
     return tuple(out)
 
 
-def ask_table(predictions: str, source: str | None, label: str | None, estimators: Sequence[str] | None) -> Estimates:
+def ask_table(predictions: str, source: str | None, label: str | None, estimators: Asked) -> Estimates:
     """The same of tables of scores alone, without the model: what needs the model is left out by name."""
     classes, target, _ = scored_table(predictions, "predictions", None, None)
     labelled = None
@@ -342,11 +390,11 @@ def ask_table(predictions: str, source: str | None, label: str | None, estimator
         _, said, codes = scored_table(source, "source", classes, label or "label")
         assert codes is not None
         labelled = Labelled(said, codes, Path(source).name)
-    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, ", and a table holds none")
+    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, "table")
     empty = Labelled(Answers(np.empty(0, np.int64), classes=len(classes)), np.empty(0, np.int64))
     best = found[0].estimate.accuracy if found else None
     findings = diagnosed(labelled or empty, target, best)
     name = Path(predictions).name
     told, right, many = ("", None, 0) if labelled is None else (labelled.name, labelled.accuracy, len(labelled.answers))
     lists = tuple(found), tuple(left_out), tuple(findings)
-    return Estimates("a table of scores", name, len(target), told, right, many, *lists, ())
+    return Estimates("a table of scores", name, len(target), told, right, many, *lists, (), "table")

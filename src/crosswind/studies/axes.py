@@ -144,16 +144,16 @@ def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str,
         yield label, path, known, settings
 
 
-def estimators_of(study: Study) -> dict[str, dict[str, Any]]:
-    """Label -> name, version and resolved knobs of every estimator."""
-    return {
-        label: {
-            "name": known.name,
-            "version": known.version,
-            "knobs": resolve(known.knobs, settings, path, f"estimator {known.name!r}"),
-        }
-        for label, path, known, settings in _entries(study.estimators, "estimators")
-    }
+def estimators_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Label -> name, version and resolved knobs of every estimator; a folder of a model is looked for in `folder` first."""
+    out = {}
+    for label, path, known, settings in _entries(study.estimators, "estimators"):
+        knobs = resolve(known.knobs, settings, path, f"estimator {known.name!r}")
+        for name in () if known.access is None else known.access.handed:
+            here = [folder / knobs[name]] if folder is not None and isinstance(knobs[name], str) and knobs[name] else []
+            knobs[name] = next((str(place.resolve()) for place in here if place.is_dir()), knobs[name])
+        out[label] = {"name": known.name, "version": known.version, "knobs": knobs}
+    return out
 
 
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:

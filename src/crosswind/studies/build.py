@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from crosswind.core.errors import DataError, InputError, shown, unknown
+from crosswind.core.files import root_folder
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, listing, load
 from crosswind.core.types import canonical
@@ -22,7 +23,6 @@ from crosswind.data.attributes import DerivedAttribute, spelled
 from crosswind.data.clusters import with_clusters
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import derive
-from crosswind.data.prepared.paths import root_folder
 from crosswind.data.rules import with_rule
 from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import parse_shift, plain_number

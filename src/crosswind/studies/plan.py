@@ -99,7 +99,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     import_named()  # a score's key names the metrics
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
-    methods, estimators = methods_of(study), estimators_of(study)
+    methods, estimators = methods_of(study), estimators_of(study, folder)
     _check_names(study, models, trained, methods)
     runs = len(trained) * len(methods) + len(models) - len(trained)
     check_estimators(study, estimators, runs * len(study.seed_list) * len(study.split_seed_list))
@@ -152,7 +152,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
-        jobs += jobs_of(study, point, common, common_key, models, here, estimators)
+        inputs = used[point.data].input
+        jobs += jobs_of(study, point, common, common_key, models, here, estimators, "image" if inputs is None else inputs.kind)
     check_distinct(jobs)
     texts = (
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"

@@ -30,8 +30,19 @@ class Transform(ABC):
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = None
     """The knob that sets the strength, and values of it from weak to strong, as a contact sheet shows them."""
 
+    whole: ClassVar[bool] = False
+    """Of texts: whether one token is a whole text with its spaces, which the transform divides itself."""
+
     random: ClassVar[bool] = True
     """Whether the result depends on the key."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the result beside input and key, as plain values: the knobs, files that they name by what is in them."""
+        return {item.name: getattr(self, item.name) for item in knobs_of(type(self))}
+
+    def check(self) -> None:  # noqa: B027 - most need nothing
+        """Look whether what the transform needs is there, before any work. Raises `InputError`."""
 
     def __post_init__(self) -> None:
         knobs = knobs_of(type(self))

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
+from crosswind.core.files import root_folder
 from crosswind.core.types import canonical, digest, digest_arrays
 from crosswind.data.archives.checks import telling
 from crosswind.data.dataset import AttributedDataset
@@ -41,7 +42,7 @@ from crosswind.data.prepared.copies import (
     find_copy,
     fingerprint_of,
 )
-from crosswind.data.prepared.paths import CARD, FORMAT, copy_folder, copy_settings, owner, root_folder, version_of
+from crosswind.data.prepared.paths import CARD, FORMAT, copy_folder, copy_settings, owner, version_of
 
 if TYPE_CHECKING:
     from crosswind.data.sources.base import PreparedSource, Reading

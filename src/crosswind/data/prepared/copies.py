@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from crosswind.core.errors import DataError, one_line
+from crosswind.core.files import root_folder
 from crosswind.core.types import InputSpec, canonical, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Read
@@ -29,7 +30,6 @@ from crosswind.data.prepared.paths import (
     origin_of,
     owner,
     read_card,
-    root_folder,
     version_of,
 )
 

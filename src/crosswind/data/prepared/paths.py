@@ -12,31 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import DataError, InputError
+from crosswind.core.errors import InputError
+from crosswind.core.files import root_folder
 from crosswind.core.knobs import knobs_of, resolve
 from crosswind.core.registry import Facts, facts, listing, load
 
 if TYPE_CHECKING:
     from crosswind.data.sources.base import PreparedSource
 
-ROOT_VARIABLE = "CROSSWIND_DATA"
-"""The environment variable that names the folder of prepared data."""
 CARD = "prepared.json"
 FORMAT = 2
 """The version of the layout of prepared copies; a copy of another one is made anew."""
 LONGEST_NAME = 120
 MOST_WORDS = 30
-
-
-def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else ~/.cache/crosswind/data; always absolute."""
-    given = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
-    try:
-        if "\0" in str(given):
-            raise ValueError("its name holds a zero byte")
-        return Path(os.path.abspath(Path(given).expanduser()))
-    except (RuntimeError, ValueError) as error:  # no home
-        raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
 
 
 def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:

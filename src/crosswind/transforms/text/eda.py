@@ -59,7 +59,7 @@ class EDA(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._edited(tokens, Draws(int(key))) if tokens else [] for tokens, key in zip(texts, keys, strict=True)]
+        return [self._edited(tokens, draws) if tokens else [] for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
 
     def _edited(self, tokens: list[str], draws: Draws) -> list[str]:
         at_work = [name for name in OPERATIONS if getattr(self, name) > 0]
