@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,12 +125,12 @@ def _table(path: Path, field: str, size: int, images: str | None, label: str | N
     import polars
 
     from crosswind.data.in_memory import from_frame
-    from crosswind.data.sources.tables import of_columns, with_inputs
+    from crosswind.data.sources.tables import of_text_columns
 
     frame = read_table(str(path), field)
     folder = path.parent if images is None else Path(images)
     words = [name for name in frame.columns if frame[name].dtype == polars.String]
-    column = next((name for name in words if frame[name][0] and (folder / str(frame[name][0])).is_file()), None)
+    column = next((name for name in words if frame[name][0] and _is_file(folder, str(frame[name][0]))), None)
     inputs = column or next((name for name in words if name.lower() in ("text", "texts", "sentence")), None)
     if inputs is None:
         problem = f"{path.name} has no column whose first entry is a file under {str(folder)!r}, and no column text"
@@ -145,13 +144,14 @@ def _table(path: Path, field: str, size: int, images: str | None, label: str | N
         paths = frame[column].to_list()
         made = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)
         return path.name, made, lambda row: str(paths[row])
-    texts = rows[inputs]
-    if texts.null_count():
-        raise DataError(f"{path.name}, row {int(texts.is_null().arg_max() or 0) + 1}: the column {inputs!r} is empty")
-    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.to_list())
-    plain = of_columns(rows, field, path.name, None, None, [inputs], path.stem)
-    held = texts.to_numpy().astype(object)
-    return path.name, with_inputs(plain, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64)), _numbers
+    return path.name, of_text_columns(rows, field, path.name, inputs, None, None, "refuse"), _numbers
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    try:
+        return (folder / name).is_file()
+    except (OSError, ValueError):  # a text may be longer than a name of a file can be
+        return False
 
 
 def _as_taken(dataset: AttributedDataset, takes: InputSpec | None, field: str) -> AttributedDataset:

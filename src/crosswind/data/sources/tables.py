@@ -284,7 +284,10 @@ def of_text_columns(
     given = [text] if isinstance(text, str) else names_chosen(text, field, "column")
     kept = np.ones(rows.height, dtype=bool)
     for column in given:
-        kept &= _has_text(rows, has_column(rows, column, path, field), path, blank == "leave-out")
+        has = _has_text(rows, has_column(rows, column, path, field), path)
+        if blank == "refuse" and not has.all():
+            _refuse_blank(rows, column, path, np.flatnonzero(~has), source in ("table", "texts"))
+        kept &= has
     ids = np.flatnonzero(kept)
     if not ids.size:
         raise DataError(f"{path} has no row with a text")
@@ -296,8 +299,15 @@ def of_text_columns(
     return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
 
 
-def _has_text(rows: DataFrame, name: str, path: str, left_out: bool) -> NDArray[np.bool_]:
-    """Which rows have a text in a column; all, or a `DataError`, unless others are `left_out`."""
+def _refuse_blank(rows: DataFrame, name: str, path: str, places: NDArray[np.int64], may_be_left_out: bool) -> None:
+    what = "a text of white space alone" if rows[name][int(places[0])] else "no text"
+    others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
+    advice = ", or say blank: leave-out" if may_be_left_out else ""
+    raise DataError(f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}")
+
+
+def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
+    """Which rows have a text in a column. Raises `DataError` for a column of something else."""
     import polars
 
     column, where = rows.get_column(name), f"{path}, column {name!r}"
@@ -306,11 +316,6 @@ def _has_text(rows: DataFrame, name: str, path: str, left_out: bool) -> NDArray[
     blank = (column.is_null() | (column.str.strip_chars() == "")).to_numpy()
     if blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any():  # a CSV table has no types
         raise DataError(f"{where} holds {'no text' if blank.all() else 'numbers, and not texts'}")
-    places = np.flatnonzero(blank)
-    if places.size and not left_out:
-        what = "a text of white space alone" if column[int(places[0])] else "no text"
-        others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
-        raise DataError(f"{where}, row {places[0] + 1} has {what}{others}; take it out, or say blank: leave-out")
     lengths = column.str.len_chars().fill_null(0).to_numpy()
     if lengths.max() > MOST_CHARACTERS:
         row = int(lengths.argmax())

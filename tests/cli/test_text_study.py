@@ -1,0 +1,130 @@
+"""A table of texts from the first command to the last, as somebody with a CSV file goes: and what is no text, in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+import yaml
+
+from crosswind.cli.main import _status
+
+PRAISE, BLAME = ("good great fine lovely fun", "bad poor awful dull broken")
+
+
+def write_reviews(path: Path, rows: int = 480) -> None:
+    """Texts of two domains and of two lengths, whose words tell the label for four words in five; the first is a long one."""
+    draw = np.random.default_rng(0)
+    texts, label, domain = [], np.arange(rows) % 2, np.arange(rows) // 2 % 2
+    for row in range(rows):
+        many = 90 if row == 0 else (5, 14)[row // 4 % 2]
+        words = [str(draw.choice((PRAISE if (draw.random() < 0.8) == label[row] else BLAME).split())) for _ in range(many)]
+        texts.append(f"The {'book' if domain[row] else 'film'}, number {row}, was {', '.join(words)}.")
+    named = {"stars": np.where(label, "high", "low"), "domain": np.where(domain, "books", "films")}
+    polars.DataFrame({"text": texts, **named}).write_csv(path)
+
+
+@pytest.mark.slow
+def test_init_plan_run_report_audit_and_estimate(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_reviews(Path("reviews.csv"))
+    assert _status(["init", "reviews.csv", "--label", "stars"]) == 0
+    assert "480 rows; texts in column 'text'." in capsys.readouterr().err
+    study = yaml.safe_load(Path("reviews.yaml").read_text())
+    assert study["data"]["own"]["options"] == {"path": "reviews.csv", "text": "text", "columns": ["stars", "domain"]}
+    # All kinds of shift, over a column, the length of a text and a word in it.
+    study["data"]["own"] |= {
+        "rules": {"length": {"words": [15]}, "lovely": {"contains": "lovely"}},
+        "attributes": ["domain", "length", "lovely"],
+        "roles": {"test": 8, "validation": 0.15},
+    }
+    study["shifts"] |= {
+        "LDD": {"type": "low-data-drift", "attribute": "length", "low": "0-14", "ratio": 0.1},
+        "word": {"type": "spurious-correlation", "attribute": "lovely", "counterexamples": 0.2},
+    }
+    study["training"] |= {"steps": 40, "validate_every": 20}
+    study |= {"seeds": 1, "keep": "selected", "groups": ["length"], "estimators": ["ni-eda", "cbpe"], "pool_rows": 40}
+    Path("reviews.yaml").write_text(yaml.safe_dump(study))
+    assert _status(["plan", "reviews.yaml"]) == 0
+    planned = capsys.readouterr().out
+    assert all(f"own     {shift}" in planned for shift in ("none", "SC", "UDS", "LDD", "word"))
+    assert _status(["run", "reviews.yaml", "--workers", "1", "--out", "out"]) == 0
+    said = capsys.readouterr().out
+    assert "What each shift costs erm" in said and "The page is out/report.html" in said
+    assert _status(["report", "out", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows and "<html" in Path("out/report.html").read_text()[:200].lower()
+
+    table = polars.read_csv("reviews.csv")
+    table.filter(polars.col("domain") == "films").write_csv("films.csv")
+    table.filter(polars.col("domain") == "books").write_csv("books.csv")
+    assert _status(["audit", "--train", "films.csv", "--target", "books.csv", "--label", "stars"]) == 0
+    assert "training never shows books" in capsys.readouterr().out
+    table.select("text").head(120).write_csv("new.csv")
+    key = _fit_of(Path("out"))
+    assert _status(["estimate", "--model", f"out#{key}", "--data", "new.csv", "--pool-rows", "40", "--neighbour-rows", "40"]) == 0
+    told = capsys.readouterr().out
+    assert "of these 120 answers are right (90% interval" in told and "ni-eda" in told and "cbpe" in told
+
+
+def _fit_of(store: Path) -> str:
+    import sqlite3
+
+    with sqlite3.connect(store / "store.sqlite") as database:
+        return str(database.execute("select key from runs where kind = 'fit' order by key").fetchone()[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("t.csv", b"label,text\na,x y\nb,\n", "column 'text', row 2 has no text; take it out, or say blank: leave-out"),
+        ("t.csv", b'label,text\na," \t "\nb,x\n', "column 'text', row 1 has a text of white space alone; take it out"),
+        ("t.csv", b"label,text\na,x\nb,\xff\xfe\n", "line 3: byte 0xff is not UTF-8"),
+        ("t.csv", b"label,text\na,1\nb,2.5\n", "column 'text' holds numbers, and not texts"),
+        (
+            "t.csv",
+            b"label,text\na,x\nb," + b"y " * 500_000 + b"\n",
+            "row 2 has a text of 1,000,000 characters, more than the 500,000",
+        ),
+        ("t.csv", b"label,words\na,x\nb,y\n", "data.d.options.text: unknown column of"),
+        ("t.txt", b"label,text\na,x\n", "is no table by its name"),
+        ("t.parquet", b"PAR1 no", "t.parquet"),
+    ],
+)
+def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
+    name: str, data: bytes, words: str, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(data)
+    study = {
+        "data": {"d": {"source": "texts", "options": {"path": name}, "label": "label", "attributes": []}},
+        "shifts": {"none": []},
+        "models": ["bag-of-words"],
+        "methods": ["erm"],
+    }
+    Path("s.yaml").write_text(yaml.safe_dump(study))
+    for command in (["plan", "s.yaml"], ["run", "s.yaml", "--out", "out"]):
+        assert _status(command) == 2
+        said = capsys.readouterr().err.strip()
+        assert words in said and said.count("\n") == 0, said
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.yaml"])
+
+
+def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    polars.DataFrame({"label": ["a", "b"] * 9, "kind": ["c", "d"] * 9}).write_csv("plain.csv")
+    assert _status(["init", "plain.csv"]) == 2
+    assert "has no column of paths of images (.jpg" in (said := capsys.readouterr().err) and "and none of texts" in said
+    assert _status(["init", "plain.csv", "--text", "texts"]) == 2
+    assert "--text: unknown column of plain.csv 'texts'" in capsys.readouterr().err
+    write_reviews(Path("reviews.csv"), 60)
+    blank = polars.read_csv("reviews.csv").with_columns(
+        polars.when(polars.int_range(60) % 20 == 7).then(None).otherwise("text").alias("text")
+    )
+    blank.write_csv("blank.csv")
+    assert _status(["init", "blank.csv", "--label", "stars", "--text", "text"]) == 0
+    assert "3 rows without a text are left out" in capsys.readouterr().err
