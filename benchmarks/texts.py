@@ -1,4 +1,4 @@
-"""Steps of the loop on real reviews beside a plain loop over prepared tensors and transformers' Trainer; what cutting batches spares.
+"""Steps of the loop on real reviews beside a plain loop over prepared tensors and transformers' Trainer; what cutting spares.
 
     python benchmarks/texts.py [--data FOLDER] [--rounds 7] [--steps 20] [--models text-cnn,roberta,text-cnn-paper] [--out FILE]
 
