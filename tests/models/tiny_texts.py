@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -28,18 +29,25 @@ def write_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> int:
     return len(numbers)
 
 
-def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0, **changes: Any) -> Path:
-    """RoBERTa with two layers of 32 numbers, 32 positions, random weights and a tokenizer of whole words."""
+def write_folder(folder: Path, words: Sequence[str] = WORDS) -> dict[str, Any]:
+    """A tokenizer, config.json of RoBERTa with two layers of 32 numbers and 32 positions, and an empty file of weights."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    told = {"vocab_size": write_tokenizer(folder, words), "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1}
+    (folder / "config.json").write_text(json.dumps({"model_type": "roberta", **sizes, **told}))
+    (folder / "model.safetensors").touch()
+    return {**sizes, **told}
+
+
+def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0) -> Path:
+    """The same with random weights, as the library writes it."""
     import torch
     from transformers import RobertaConfig, RobertaModel
     from transformers.utils import logging
 
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    told = {"vocab_size": write_tokenizer(folder, words), "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1}
     logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        RobertaModel(RobertaConfig(**{**sizes, **told, **changes}), add_pooling_layer=False).save_pretrained(folder)
+        RobertaModel(RobertaConfig(**write_folder(folder, words)), add_pooling_layer=False).save_pretrained(folder)
     return folder
 
 

@@ -170,7 +170,8 @@ class Needs:
     by, see `Form`. `maps`: whether the outputs of the model's stages must be maps [c, h, w]. `channels`: the numbers of
     channels of the images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its
     value with which the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must
-    hold two of each.
+    hold two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then be numbers and no
+    tokens.
     """
 
     groups: bool = False
@@ -185,6 +186,7 @@ class Needs:
     maps: bool = False
     channels: tuple[int, ...] = ()
     rows: int = 0
+    numbers: str = ""
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:

@@ -41,7 +41,7 @@ class ADA(Adversarial):
     Checked against: a hand-worked step; a loop over rows; what the loop trains on.
     """
 
-    needs = Needs()
+    needs = Needs(numbers="phases")
     limit = Limit({"phases": 0}, equals="erm")
     version = 1
     family = {"jeon2025": "single-domain generalisation"}

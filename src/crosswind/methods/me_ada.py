@@ -39,7 +39,7 @@ class MEADA(Adversarial):
         doc="weight of the entropy",
     )
 
-    needs = Needs()
+    needs = Needs(numbers="phases")
     limit = Limit({"phases": 0}, equals="erm")
     version = 1
     family = {"jeon2025": "single-domain generalisation"}

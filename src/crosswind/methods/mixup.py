@@ -55,7 +55,7 @@ class Mixup(Method):
         doc="both parameters of lambda's Beta distribution; 0: nothing is blended",
     )
 
-    needs = Needs(environments=True, sampler="per-environment")
+    needs = Needs(environments=True, sampler="per-environment", numbers="alpha")
     limit = Limit({"alpha": 0.0}, equals="erm")
     version = 1
     family = {"wiles2022": "domain generalisation"}

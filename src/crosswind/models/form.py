@@ -47,16 +47,12 @@ def check_form(
         return
     if form.of and knobs[form.of] is not None:
         inner, settings = inner_model(knobs, field)
+        _check_folders(inner.built, settings, f"{field}.settings", inner.name)
         check_form(inner.built, settings, None if encoded else input, field, inner.name)
         return
+    _check_folders(form, knobs, field, name)
     if form.of and knobs["weights"] is not None:
         raise InputError(f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none")
-    for knob, what in form.folders.items():
-        if what == "encoder":
-            check_encoder(knobs, field)
-        elif knobs[knob] is not None:
-            check_extra("transformers", f"{field}.{knob}", name)
-            check_tokenizer(knobs[knob], f"{field}.{knob}")
     weights = knobs.get("weights")
     published = weights is not None and not _is_file(weights)
     if weights is None and knobs.get("freeze_batch_norm"):
@@ -87,6 +83,15 @@ def check_form(
         raise InputError(f"{field}.weights", f"published weights are of images of 3 channels, and these have {channels}")
     if channels != 3 and wants_imagenet(knobs):
         raise InputError(f"{field}.inputs", f"ImageNet's means are of 3 channels, and these images have {channels}", ["centred"])
+
+
+def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name: str) -> None:
+    for knob, what in ({} if form is None else form.folders).items():
+        if what == "encoder":
+            check_encoder(knobs, field)
+        elif knobs[knob] is not None:
+            check_extra("transformers", f"{field}.{knob}", name)
+            check_tokenizer(knobs[knob], f"{field}.{knob}")
 
 
 def _check_published(form: Form, knobs: Mapping[str, Any], field: str, name: str) -> None:

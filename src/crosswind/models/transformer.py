@@ -81,7 +81,7 @@ class Transformer(Backbone):
             layers = [nn.Dropout(share), nn.Linear(width, self.hidden), nn.Tanh(), nn.Dropout(share)]
             parts["hidden"], stages["hidden"], pool, width = nn.Sequential(*layers), ("pooled", "hidden"), (), self.hidden
         parts["fc"] = nn.Linear(width, len(class_names))
-        model = Model(parts, stages=stages, pool=pool, head="fc", width=width)
+        model = _Texts(parts, stages=stages, pool=pool, head="fc", width=width)
         if self.weights not in (None, "published"):
             take_weights(model, read_weights(Path(str(self.weights)), self.weights_sha256), str(self.weights))
         return model
@@ -163,6 +163,20 @@ def _folder(name: str, revision: str | None) -> Path:
 # -- parts ---------------------------------------------------------------------------------------------------------------------
 
 
+class _Texts(Model):
+    """Runs its layers on [n, length, d] where nobody looks at a stage: without joining which tokens there are to every output."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """See `Model.features`."""
+        embedding, *layers = (getattr(self, name) for name in self.stages if name != "hidden")
+        there = x != 0
+        hidden, mask = embedding.vectors(x, there), _mask(there)
+        for part in layers:
+            hidden = part.run(hidden, mask)
+        found: Tensor = self.pooled.of(hidden, there[..., None].to(hidden.dtype))  # type: ignore[operator,union-attr]
+        return self.hidden(found) if "hidden" in self.stages else found  # type: ignore[operator]
+
+
 class _Embedding(nn.Module):
     """Tokens int64 [n, length] as `special_tokens` gives them -> their vectors, and 1 where there is one: [n, length, d + 1]."""
 
@@ -173,9 +187,14 @@ class _Embedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
         there = x != 0
+        return _marked(self.vectors(x, there), there[..., None])
+
+    def vectors(self, x: Tensor, there: Tensor) -> Tensor:
+        """[n, length, d]; `there` bool [n, length]."""
         numbers = torch.where(there, (x - 1) % self.vocabulary, self.padding)
         kinds = {"token_type_ids": ((x - 1) // self.vocabulary).clamp(min=0)} if self.kinds > 1 else {}
-        return _marked(self.embeddings(input_ids=numbers, **kinds), there[..., None])
+        found: Tensor = self.embeddings(input_ids=numbers, **kinds)
+        return found
 
 
 class _Layer(nn.Module):
@@ -187,11 +206,12 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        there = x[..., -1:]
-        # Finite, so that a text without tokens is no division by zero.
-        mask = (there[:, None, None, :, 0] - 1) * 1e30
-        found = self.layer(x[..., :-1], attention_mask=mask)
-        return _marked(found[0] if isinstance(found, tuple) else found, there)
+        return _marked(self.run(x[..., :-1], _mask(x[..., -1])), x[..., -1:])
+
+    def run(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """[n, length, d]."""
+        found: Any = self.layer(hidden, attention_mask=mask)
+        return found[0] if isinstance(found, tuple) else found
 
 
 class _Pooled(nn.Module):
@@ -203,12 +223,20 @@ class _Pooled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        hidden, there = x[..., :-1], x[..., -1:]
+        return self.of(x[..., :-1], x[..., -1:])
+
+    def of(self, hidden: Tensor, there: Tensor) -> Tensor:
+        """[n, d] of [n, length, d] and [n, length, 1]."""
         if self.pooling == "cls":
             found = hidden[:, 0] * there[:, 0]
         else:
             found = (hidden * there).sum(1) / there.sum(1).clamp(min=1)
         return nn.functional.normalize(found, dim=1) if self.normalise else found
+
+
+def _mask(there: Tensor) -> Tensor:
+    """What is added to attention, [n, 1, 1, length]: finite, so that a text without tokens is no division by zero."""
+    return (there[:, None, None].float() - 1) * 1e30
 
 
 def _marked(hidden: Tensor, there: Tensor) -> Tensor:

@@ -219,6 +219,9 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
             continue
         try:
             found_hash = contents_hash(place, kind)
+        except FileNotFoundError:
+            out[name] = str(place.resolve())  # a folder that lacks what is read, as `check_form` says
+            continue
         except OSError as error:
             raise InputError(f"{path}.{name}", f"cannot read {given!r}: {error.strerror}") from None
         if knobs[told] not in (None, found_hash):

@@ -148,6 +148,12 @@ def _problems(pairing: Pairing) -> Iterator[str]:
             continue  # what a model does not declare is not held against it
         if needs.channels and form.of and model.knobs[form.of]:
             yield f"needs images, and {label!r} is trained on the features of another model"
+        reads_texts = given is not None and given.kind in ("text", "tokens") and not (form.of and model.knobs[form.of])
+        if needs.numbers and knobs[needs.numbers] and reads_texts:
+            yield (
+                f"changes inputs as numbers, and {label!r} reads texts; name the models that it is run with in its "
+                "'models', such as a linear-probe 'of' another one"
+            )
         norm = form.norm_of(model.knobs)
         if needs.norm and norm and norm != needs.norm:
             fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
