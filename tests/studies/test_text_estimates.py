@@ -149,7 +149,7 @@ def test_a_model_is_asked_about_texts_without_labels(reviews: Path, tmp_path: Pa
     key = found.rows[0]["key"]
     asked = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", str(reviews / "new.csv"), pool_rows=20, near_rows=12)
     told = {row.estimator: row for row in asked.rows}
-    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm"} <= set(told) and "ni-randaugment" not in str(asked)
+    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm", "dispersion"} <= set(told) and "ni-randaugment" not in str(asked)
     assert all(0 <= row.estimate.accuracy <= 1 and row.pool_error is not None for row in asked.rows)
     assert len(asked.doubtful) == 12 and all(item.text and item.picture is None for item in asked.doubtful)
     command = ["estimate", "--model", f"{tmp_path / 'out'}#{key[:12]}", "--data", str(reviews / "new.csv")]
