@@ -149,7 +149,7 @@ def test_a_model_is_asked_about_texts_without_labels(reviews: Path, tmp_path: Pa
     key = found.rows[0]["key"]
     asked = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", str(reviews / "new.csv"), pool_rows=20, near_rows=12)
     told = {row.estimator: row for row in asked.rows}
-    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm"} <= set(told) and "ni-randaugment" not in str(asked)
+    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm", "dispersion"} <= set(told) and "ni-randaugment" not in str(asked)
     assert all(0 <= row.estimate.accuracy <= 1 and row.pool_error is not None for row in asked.rows)
     assert len(asked.doubtful) == 12 and all(item.text and item.picture is None for item in asked.doubtful)
     command = ["estimate", "--model", f"{tmp_path / 'out'}#{key[:12]}", "--data", str(reviews / "new.csv")]
@@ -191,7 +191,7 @@ def little(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_neighbours_by_networks_are_made_once_for_all_models(
-    reviews: Path, little: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reviews: Path, little: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a study's models the second reads what was made for the first, and so does another study, and `estimate`."""
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
@@ -228,6 +228,19 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
         estimators={"ni-ssmba": {"model": str(little / "bert"), "rate": 0.3}},
     )
     assert [row.estimator for row in estimated.rows] == ["ni-ssmba"] and asked["ssmba"] > first["ssmba"]
+    asked["ssmba"] = 0
+    command = ["estimate", "--model", f"{tmp_path / 'out'}#{found.rows[0]['key'][:12]}", "--data", str(reviews / "new.csv")]
+    command += ["--estimators", "ni-ssmba", "--pool-rows", "2", "--neighbour-rows", "2"]
+    own = ["--set", "ni-ssmba.rate=0.3", "--set"]
+    assert _status([*command, *own, f"ni-ssmba.model={little / 'bert'}"]) == 0 and asked["ssmba"] == 0
+    capsys.readouterr()
+    for given, sentence in (
+        (["--set", "ni-ssmba.rate=0.3"], "model: must name a model"),
+        ([*own, "ni-ssmba.modl=x"], "did you mean"),
+    ):
+        assert _status([*command, *given]) == 2
+        said = capsys.readouterr().err.strip()
+        assert "--estimators.ni-ssmba" in said and sentence in said and "\n" not in said
 
 
 def test_neighbours_by_networks_are_refused_when_planned(

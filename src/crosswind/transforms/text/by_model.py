@@ -31,7 +31,6 @@ class ByModel(Transform):
 
     takes = "text"
     whole = True
-    extra = "transformers"
     version: ClassVar[int] = 1
     models: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The knobs that name a model, each with the one that names its commit."""
