@@ -30,6 +30,10 @@ class Outside(ABC):
 
     built: ClassVar[Form] = Form(trained=False)
 
+    def ready(self) -> None:
+        """Refuse, by an `InputError`, to be asked from here: looked at before a study writes anything."""
+        return None
+
     @abstractmethod
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """What the model says of every row, in their order. `dataset` holds the rows. Raises `DataError`."""
