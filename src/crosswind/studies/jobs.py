@@ -32,7 +32,7 @@ from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
-from crosswind.studies.predictions_file import read_predictions, said_in, write_predictions
+from crosswind.studies.predictions_file import read_predictions, said_in, write_predictions, write_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,6 +120,7 @@ def predict(spec: Values, place: Place) -> Done:
         answers, split, datasets = _asked(spec, place)
         predictions, doubts = answers({name: row_set(split, name)}, datasets)
     write_predictions(place.folder / "predictions.npz", predictions)
+    write_exhibits(place.folder, write_texts(place.folder, predictions, split.class_names))
     report = split.report
     about = {
         "sets": {name: _names(split)[name]},
