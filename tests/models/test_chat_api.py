@@ -295,3 +295,15 @@ def test_readiness_is_told_before_anything_is_asked(server: ChatServer, monkeypa
     with pytest.raises(InputError, match="^OPENAI_BASE_URL: 127.0.0.1:9 cannot be reached"):
         ChatApi(name=MODEL).ready()
     assert not cache_file().exists()
+
+
+def test_features_are_refused(server: ChatServer) -> None:
+    from crosswind.core.types import InputSpec
+
+    table = pictures(2).table
+    data = cw.AttributedDataset(
+        "f", table, lambda rows: np.zeros((len(rows), 3), np.float32), InputSpec.features(3), fingerprint="f"
+    )
+    with pytest.raises(DataError, match="^chat-api takes images or texts, and the inputs of 'f' are features of 3 numbers$"):
+        said(data)
+    assert not server.asked
