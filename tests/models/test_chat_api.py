@@ -191,6 +191,23 @@ def test_answers_of_several_forms_are_read(server: ChatServer) -> None:
     assert said(pictures(5)) and len(server.asked) == 5  # a refusal is an answer, and is kept
 
 
+def test_what_a_filter_stops_is_a_refusal_of_that_row(server: ChatServer) -> None:
+    server.script = [error(400, code="content_filter"), error(400, code="content_policy_violation")]
+    assert said(pictures(3), parallel=1) == ["[content_filter]", "[content_policy_violation]", "yes"] and spent() == 42
+
+
+def test_a_word_in_the_place_of_a_key_is_left_in_answers(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "yes")
+    assert said(pictures(1)) == ["yes"]
+
+
+@pytest.mark.parametrize("knob", ["key_variable", "url_variable"])
+def test_a_key_in_the_place_of_its_variable_is_refused_without_being_shown(server: ChatServer, knob: str) -> None:
+    with pytest.raises(InputError, match=f"^{knob}: must be the name of a variable") as found:
+        ChatApi(name=MODEL, **{knob: SECRET}).ready()
+    assert SECRET not in str(found.value)
+
+
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_server_that_says_when_is_waited_for(server: ChatServer, form: str) -> None:
     server.script = [error(429, Retry_After="1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True))]

@@ -1,4 +1,4 @@
-"""A model behind an endpoint in a study: asked once for all shifts, killed and gone on with, counted before, and silent of its key."""
+"""A model behind an endpoint in a study: asked once for all shifts, killed and gone on with, foreseen, and silent of its key."""
 
 from __future__ import annotations
 
