@@ -79,7 +79,7 @@ def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(tmp_p
     accuracies = {row["metrics"]["accuracy"] for row in found.rows if row["set"] == "test"}
     assert (said.answer == 3).all() and accuracies == {float((said.label == 3).mean())}
     after = foreseen(make_plan(study_from(STUDY)))["gpt"]
-    assert after["answered"] == after["requests"] == before["requests"] and after["input_tokens"] == 0
+    assert after["answered"] == after["requests"] == before["requests"] and after["input_tokens"] == 0 and after["measured"]
     again = foreseen(make_plan(study_from({**STUDY, "models": {"gpt": {**GPT, "temperature": 0.0}}})))["gpt"]
     assert again["answered"] == 0 and not again["measured"] and again["price"] is None
     cw.run_study({**STUDY, "models": {"gpt": {**GPT, "parallel": 2, "timeout": 9.0}}}, tmp_path / "elsewhere")
@@ -180,17 +180,18 @@ def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServe
         assert not [text[:200] for text in texts if form_of in text]
 
 
-def test_a_limit_stops_a_study_and_a_higher_one_goes_on(
-    tmp_path: Path, server: ChatServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, study = str(tmp_path / "out"), written(tmp_path, models={"gpt": {**GPT, "parallel": 1, "most_tokens": 420}})
-    assert _status(["run", study, "--out", out, "--workers", "1"]) == 1
+def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: ChatServer) -> None:
+    limited = {**STUDY, "models": {"gpt": {**GPT, "parallel": 1, "most_tokens": 420}}}
+    found = cw.run_study(limited, tmp_path / "out")
     before = len(server.asked)
-    assert 9 <= before <= 10 and "the limit of 420 tokens is reached" in capsys.readouterr().err
-    study = written(tmp_path, models={"gpt": {**GPT, "most_tokens": 10**6}})
-    assert _status(["run", study, "--out", out, "--workers", "1", "--retry-failed"]) == 0
+    with Store.open(tmp_path / "out") as store:
+        reasons = {store.run(job.key)["reason"] for job in make_plan(study_from(limited)).jobs if job.kind == "predict"}
+    (reason,) = reasons
+    assert found.summary.failed and 9 <= before <= 10
+    assert reason.startswith(f"{before} of ") and "the limit of 420 tokens is reached" in reason and "--retry-failed" in reason
+    again = cw.run_study({**STUDY, "models": {"gpt": {**GPT, "most_tokens": 10**6}}}, tmp_path / "out", retry_failed=True)
     asked = [json.dumps(body["messages"]) for body in server.asked]
-    assert len(asked) == len(set(asked)) > before
+    assert not again.summary.failed and len(asked) == len(set(asked)) > before
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
