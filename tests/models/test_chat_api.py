@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -267,6 +269,24 @@ def test_a_server_that_does_not_tell_tokens_is_charged_as_estimated(server: Chat
 def test_several_processes_share_the_file(server: ChatServer) -> None:
     with AnswerCache(cache_file()) as one, AnswerCache(cache_file()) as two:
         assert one.reserve("b", 60, 100) and not two.reserve("b", 50, 100) and two.reserve("b", 40, 100) and one.spent("b") == 100
+
+
+def test_processes_that_come_to_one_row_together_ask_once(server: ChatServer, tmp_path: Path) -> None:
+    server.says = lambda content: time.sleep(0.3) or "yes"  # type: ignore[func-returns-value]
+    code = (
+        "from types import SimpleNamespace; import numpy as np; import crosswind as cw\n"
+        "from crosswind.models.chat_api import ChatApi\n"
+        "import openai, sys, pathlib, time\n"
+        "images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)\n"
+        "data = cw.from_frame({'label': ['no', 'yes'] * 3}, images)\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+        "while not all(pathlib.Path(name).exists() for name in sys.argv[2:]): time.sleep(0.01)\n"
+        f"ChatApi(name={MODEL!r}, parallel=2).answer(SimpleNamespace(rows=np.arange(6)), data, ('no', 'yes'))\n"
+    )
+    flags = [str(tmp_path / name) for name in ("a", "b")]
+    both = [subprocess.Popen([sys.executable, "-c", code, flag, *flags], cwd=tmp_path) for flag in flags]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert len(server.asked) == 6
 
 
 def test_a_file_of_answers_that_cannot_be_used_is_said(server: ChatServer, tmp_path: Path) -> None:

@@ -128,7 +128,8 @@ class Asker:
         Raises `DataError`.
         """
         try:
-            return self._tried(name, family, request, read, written)
+            with self.cache.alone(name, self.stopped):
+                return self._tried(name, family, request, read, written)
         except BaseException:
             self.stopped.set()  # at once: others would go on to spend
             raise
@@ -138,7 +139,7 @@ class Asker:
         for attempt in range(self.tries):
             if self.stopped.is_set():
                 return None
-            known = self.cache.known([name])  # another process may have asked meanwhile
+            known = self.cache.known([name])  # another process asked meanwhile
             if known:
                 return known[name]
             if not self.cache.reserve(self.budget, tokens, self.most):
