@@ -159,8 +159,8 @@ def estimators_of(study: Study, folder: Path | None = None) -> dict[str, dict[st
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """Label -> name and resolved knobs of every model; a relative file is looked for in `folder` first.
 
-    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of its files, and their `files`:
-    name of the knob -> hash and function.
+    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of its files and without what
+    stands apart, and their `files`: name of the knob -> hash and function.
     """
     out: dict[str, dict[str, Any]] = {}
     for label, path, known, settings in _entries(study.models, "models"):
@@ -168,7 +168,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         out[label] = {"name": known.name, "knobs": knobs}
         if known.built is not None and not known.built.is_trained(knobs):
             files = {name: _given_file(name, knobs, folder, f"{path}.{name}") for name in known.built.files}
-            keyed = {name: value for name, value in knobs.items() if name not in files}
+            keyed = {name: value for name, value in knobs.items() if name not in files and name not in known.built.apart}
             paths = {name: at for name, (at, _) in files.items()}
             hashes = {name: told for name, (_, told) in files.items()}
             out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes}
