@@ -223,9 +223,10 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
             make_plan(study_from(study))
 
 
-def test_inputs_that_cannot_be_blended_fail_in_a_sentence(reviews: Path, tmp_path: Path) -> None:
-    found = cw.run_study(on_texts(reviews, methods=["erm", "mixup"], shifts={"none": []}), tmp_path / "out")
-    assert found.summary.finished == 1 and found.summary.failed == 1
+def test_inputs_that_cannot_be_blended_are_refused_before_any_work(reviews: Path, tmp_path: Path) -> None:
+    with pytest.raises(NeedsError, match="changes inputs as numbers, and 'bag-of-words' reads texts"):
+        cw.run_study(on_texts(reviews, methods=["erm", "mixup"], shifts={"none": []}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_data_set_that_moves_is_the_same_and_one_that_changes_is_not(reviews: Path, tmp_path: Path) -> None:
