@@ -538,10 +538,10 @@ def test_a_weaker_rule_reads_the_table_wrong(name: str, weaker: object, least: i
     assert sum(read(words, text) != right for words, text, right in CASES) >= least
 
 
-def test_without_a_look_at_what_is_beside_it_a_hot_dog_is_a_dog(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_look_at_what_is_beside_it_a_heart_attack_is_a_heart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parser, "_stands", staticmethod(lambda *told: True))
     wrong = [text for words, text, right in CASES if right is None and read(words, text) is not None]
-    assert len(wrong) >= 35 and "a hot dog with mustard" in wrong
+    assert len(wrong) >= 35 and "heart attack" in wrong
 
 
 @pytest.mark.parametrize("words", [("dress", "Dress"), ("a dress", "dress"), ("mini_dress", "mini dress"), ("dress", "...")])
