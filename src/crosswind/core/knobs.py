@@ -238,8 +238,8 @@ class Form:
     says so; else it answers as it is, `files` are its knobs that name files, whose contents are part of what it is, and `apart`
     those that say how it is asked and are no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names
     the model whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that model's. `folders`:
-    the knobs of a trained model that name a folder or file whose contents are part of what it is, and what must be in it,
-    `"tokenizer"` or `"encoder"`; the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
+    the knobs that name a folder or file whose contents are part of what it is, and what must be in it, `"tokenizer"`, `"encoder"`
+    or `"vision-language"`; the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
     `has_maps` tells by the norm.
     """
 

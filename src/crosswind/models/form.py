@@ -13,10 +13,13 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
-from crosswind.models.folders import check_encoder, check_tokenizer
+from crosswind.models.folders import check_encoder, check_tokenizer, check_vision_language
 
 _PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
+
+FOLDERS = {"encoder": check_encoder, "vision-language": check_vision_language}
+"""From what a folder of a model is to the function that looks at it."""
 
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}
 
@@ -87,8 +90,8 @@ def check_form(
 
 def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name: str) -> None:
     for knob, what in ({} if form is None else form.folders).items():
-        if what == "encoder":
-            check_encoder(knobs, field)
+        if what in FOLDERS:
+            FOLDERS[what](knobs, field)
         elif knobs[knob] is not None:
             check_extra("transformers", f"{field}.{knob}", name)
             check_tokenizer(knobs[knob], f"{field}.{knob}")

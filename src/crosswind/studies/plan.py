@@ -101,6 +101,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     models = models_of(study, folder)
     trained = {label: model for label, model in models.items() if "files" not in model}
     methods, estimators = methods_of(study), estimators_of(study, folder)
+    asked = {label: model for label, model in models.items() if "files" in model and "prompt" in model["knobs"]}
     _check_names(study, models, trained, methods)
     runs = len(trained) * len(methods) + len(models) - len(trained)
     check_estimators(study, estimators, runs * len(study.seed_list) * len(study.split_seed_list))
@@ -129,12 +130,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             split["sets"][name]["version"] = _FOLLOWING
         used = {name: datasets[name] for name in _sources(split, point)}
         _check_selection(study, point, counts, bool(estimators))
-        _check_inputs(used, point.data, trained)
+        _check_inputs(used, point.data, {**trained, **asked})
         _check_lengths(used[point.data], methods.values())
-        for label, model in models.items():
-            if "prompt" in model["knobs"]:
-                classes = [str(value) for value in used[point.data].attribute(study.data[point.data].label).values]
-                question_of(model["knobs"], classes, f"models.{label}")
+        for label, model in asked.items():
+            classes = [str(value) for value in used[point.data].attribute(study.data[point.data].label).values]
+            question_of(model["knobs"], classes, f"models.{label}")
         check_changes(study, estimators, point.data, used[point.data].input)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
