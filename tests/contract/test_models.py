@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.models.tiny_clip import clip_folder
+from tests.models.tiny_texts import encoder_folder
 from torch import nn
 
 from crosswind.core.errors import InputError
@@ -19,6 +21,8 @@ FACTS = [item for item in listing("models") if item.module.startswith("crosswind
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
+FOLDERS = {"clip": {"path": clip_folder, "tuned": lambda: True}, "transformer": {"path": encoder_folder}}
+"""What those are built with that are made from a folder."""
 NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 
 
@@ -49,7 +53,7 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
         given, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
     else:
         given, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
-    model = build_model(name, {}, given, unnamed(3), 0).train()
+    model = build_model(name, {key: made() for key, made in FOLDERS.get(name, {}).items()}, given, unnamed(3), 0).train()
     model(x).sum().backward()
     found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
     assert not form.norm or found == ([] if norm_of(name) == "none" else [norm_of(name)])
@@ -62,7 +66,7 @@ def test_smaller_images_are_refused(name: str) -> None:
         build_model(name, {}, InputSpec.image(least - 1, 99, 3), unnamed(3), 0)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "timm"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("timm", "transformer")])
 def test_published_weights_are_torchvisions_for_images_of_224(name: str) -> None:
     from torchvision.models import get_model_weights, list_models
 

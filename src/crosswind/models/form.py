@@ -13,10 +13,13 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
-from crosswind.models.folders import check_encoder, check_tokenizer
+from crosswind.models.folders import check_clip, check_encoder, check_tokenizer
 
 _PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
+
+FOLDERS = {"clip": check_clip, "encoder": check_encoder}
+"""From what a folder of a model is to the function that looks at it."""
 
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}
 
@@ -52,8 +55,8 @@ def check_form(
     if form.of and knobs["weights"] is not None:
         raise InputError(f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none")
     for knob, what in form.folders.items():
-        if what == "encoder":
-            check_encoder(knobs, field)
+        if what in FOLDERS:
+            FOLDERS[what](knobs, field)
         elif knobs[knob] is not None:
             check_extra("transformers", f"{field}.{knob}", name)
             check_tokenizer(knobs[knob], f"{field}.{knob}")

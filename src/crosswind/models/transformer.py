@@ -21,7 +21,7 @@ from crosswind.models.folders import check_encoder, contents_hash, is_hub_name
 from crosswind.models.pretrained import read_weights, take_weights
 from crosswind.models.tokens import given_tokenizer, special_tokens
 
-__all__ = ["Transformer"]
+__all__ = ["Transformer", "hub_folder", "quiet"]
 
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
@@ -100,7 +100,7 @@ class Transformer(Backbone):
         """What config.json says, at this dropout, and the folder."""
         from transformers import AutoConfig
 
-        folder = _folder(self.path, self.revision) if is_hub_name(self.path) else Path(self.path)
+        folder = hub_folder(self.path, self.revision) if is_hub_name(self.path) else Path(self.path)
         check_encoder({**vars(self), "path": str(folder)}, "model")
         if self.path_sha256 is not None and contents_hash(folder, "encoder") != self.path_sha256:
             raise InputError(
@@ -119,7 +119,7 @@ class Transformer(Backbone):
             return AutoModel.from_config(config, trust_remote_code=False, add_pooling_layer=False)
         told = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True, "add_pooling_layer": False}
         try:
-            with _quiet():
+            with quiet():
                 net, report = AutoModel.from_pretrained(
                     folder, config=config, dtype=torch.float32, output_loading_info=True, **told
                 )
@@ -133,7 +133,7 @@ class Transformer(Backbone):
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No bars and reports of the library: what is missing is told by what is raised."""
     from transformers.utils import logging
 
@@ -149,7 +149,7 @@ def _quiet() -> Iterator[None]:
 
 
 @cache
-def _folder(name: str, revision: str | None) -> Path:
+def hub_folder(name: str, revision: str | None) -> Path:
     """Where a model of the hub lies in its cache, fetched when it is not there."""
     from huggingface_hub import snapshot_download
 

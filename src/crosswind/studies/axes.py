@@ -166,15 +166,16 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
     for label, path, known, settings in _entries(study.models, "models"):
         knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
         out[label] = {"name": known.name, "knobs": knobs}
+        knobs |= _folders(known.built, knobs, path, folder)
+        check_form(known.built, knobs, None, path, known.name)
         if known.built is not None and not known.built.is_trained(knobs):
             files = {name: _given_file(name, knobs, folder, f"{path}.{name}") for name in known.built.files}
-            keyed = {name: value for name, value in knobs.items() if name not in files}
+            held = {name for name in known.built.folders if knobs[f"{name}_sha256"] is not None}  # by their hashes
+            keyed = {name: value for name, value in knobs.items() if name not in files and name not in held}
             paths = {name: at for name, (at, _) in files.items()}
             hashes = {name: told for name, (_, told) in files.items()}
             out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes}
         else:
-            knobs |= _folders(known.built, knobs, path, folder)
-            check_form(known.built, knobs, None, path, known.name)
             knobs |= _weights(knobs, path, folder)
     return out
 
