@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.models.tiny_clip import clip_folder
 from tests.models.tiny_texts import encoder_folder
 from torch import nn
 
@@ -20,6 +21,8 @@ FACTS = [item for item in listing("models") if item.module.startswith("crosswind
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
+FOLDERS = {"clip": {"path": clip_folder, "tuned": lambda: True}, "transformer": {"path": encoder_folder, "tokens": lambda: 4}}
+"""What those are built with that are made from a folder."""
 NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 
 
@@ -50,8 +53,7 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
         given, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
     else:
         given, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
-    knobs = {"path": encoder_folder(), "tokens": 4} if name == "transformer" else {}
-    model = build_model(name, knobs, given, unnamed(3), 0).train()
+    model = build_model(name, {key: made() for key, made in FOLDERS.get(name, {}).items()}, given, unnamed(3), 0).train()
     model(x).sum().backward()
     found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
     assert not form.norm or found == ([] if norm_of(name) == "none" else [norm_of(name)])

@@ -171,7 +171,7 @@ class Needs:
     channels of the images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its
     value with which the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must
     hold two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then be numbers and no
-    tokens.
+    tokens. `given`: whether it means something only from given weights; a study warns of random ones.
     """
 
     groups: bool = False
@@ -188,6 +188,7 @@ class Needs:
     rows: int = 0
     numbers: str = ""
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: bool = False
 
     def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:
         """For each of `switches` the step of a stage at which it happens, for a method with these knobs in a run of `steps` steps.
@@ -238,8 +239,8 @@ class Form:
     says so; else it answers as it is, `files` are its knobs that name files, whose contents are part of what it is, and `apart`
     those that say how it is asked and are no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names
     the model whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that model's. `folders`:
-    the knobs that name a folder or file whose contents are part of what it is, and what must be in it, `"tokenizer"`, `"encoder"`
-    or `"vision-language"`; the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
+    the knobs that name a folder or file whose contents are part of what it is, and what must be in it, `"tokenizer"`, `"encoder"`,
+    `"clip"` or `"vision-language"`; the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
     `has_maps` tells by the norm.
     """
 
@@ -265,6 +266,12 @@ class Form:
     def is_trained(self, knobs: Mapping[str, Any]) -> bool:
         """Whether methods train the model with these knobs."""
         return bool(knobs[self.trained]) if isinstance(self.trained, str) else self.trained
+
+    def is_given(self, knobs: Mapping[str, Any]) -> bool:
+        """Whether the model with these knobs begins with weights made elsewhere, of a file, a folder or by name."""
+        if self.of and knobs[self.of] is not None:
+            return False  # its one layer is new
+        return knobs["weights"] is not None if "weights" in knobs else bool(self.folders)
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""

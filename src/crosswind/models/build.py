@@ -142,6 +142,10 @@ class Backbone(ABC):
         """What becomes of each row once, before any training: texts to tokens, images to features; None: it stays as it is."""
         return None
 
+    def frozen_features(self, input: InputSpec, device: str) -> Encoder | None:
+        """The features of images as the model begins, where it has a way of its own to keep them; None: `build` and run it."""
+        return None
+
 
 class Encoder(NamedTuple):
     """`apply` makes rows of `input`, float32 or int64, of an array of rows that a data set gives; each row by itself alone."""

@@ -14,14 +14,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.types import file_hash
 
-__all__ = ["ENCODERS", "check_encoder", "check_tokenizer", "check_vision_language", "contents_hash", "is_hub_name", "positions"]
+__all__ = [
+    "ENCODERS", "LABEL", "check_clip", "check_encoder", "check_tokenizer", "check_vision_language", "contents_hash", "is_hub_name",
+    "positions",
+]  # fmt: skip
 
 ENCODERS = ("bert", "camembert", "roberta", "xlm-roberta")
 """The kinds of encoder, as config.json names them, that are taken apart into layers."""
 TOKENIZER = "tokenizer.json"
+LABEL = "{label}"
+"""Where a prompt names the class."""
 _HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _READ = (".json", ".model", ".safetensors", ".txt")
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -55,13 +60,9 @@ def check_tokenizer(path: str, field: str) -> None:
 def check_encoder(knobs: Mapping[str, Any], field: str) -> None:
     """Refuse an encoder of texts that cannot be built with these knobs, by an `InputError` on one of them."""
     path, place = str(knobs["path"]), f"{field}.path"
-    if is_hub_name(path):
-        if not knobs["revision"]:
-            raise InputError(f"{field}.revision", f"{path!r} is on the hub, where a name moves; give the commit that is meant")
+    folder = _own_folder(knobs, field)
+    if folder is None:
         return
-    folder = Path(path)
-    if not folder.is_dir():
-        raise InputError(place, f"there is no folder {path!r}; name one with config.json, or a model of the hub as owner/name")
     config = _config(folder, place)
     if config.get("model_type") not in ENCODERS:
         raise unknown(place, f"kind of encoder in {path!r}", config.get("model_type"), ENCODERS)
@@ -92,13 +93,9 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
         raise InputError(f"{field}.four_bit", "needs the package bitsandbytes: pip install bitsandbytes")
     if knobs["beams"] > 1 and knobs["temperature"] > 0:
         raise InputError(f"{field}.temperature", "must be 0 with several beams, which are searched, not drawn")
-    if is_hub_name(path):
-        if not revision:
-            raise InputError(f"{field}.revision", f"{path!r} is on the hub, where a name moves; give the commit that is meant")
+    folder = _own_folder(knobs, field)
+    if folder is None:
         return
-    folder = Path(path)
-    if not folder.is_dir():
-        raise InputError(place, f"there is no folder {path!r}; name one with config.json, or a model of the hub as owner/name")
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         sees = any(name in config for name in ("vision_config", "vq_config", "image_token_id", "image_token_index"))
@@ -110,6 +107,44 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
         )
     if not any(folder.glob("*.safetensors")):
         raise InputError(place, f"{path!r} has no weights in safetensors, the only form that is read")
+
+
+def check_clip(knobs: Mapping[str, Any], field: str) -> None:
+    """Refuse prompts that name no class, and what is no folder of CLIP, by an `InputError` on one of the knobs."""
+    prompts, names = knobs["prompts"], knobs["names"] or {}
+    if not isinstance(prompts, list) or not prompts or not all(isinstance(one, str) and LABEL in one for one in prompts):
+        raise InputError(f"{field}.prompts", f"must be a list of texts with {LABEL} in each, not {shown(prompts)}")
+    if not isinstance(names, dict) or not all(isinstance(one, str) for pair in names.items() for one in pair):
+        raise InputError(f"{field}.names", f"must be texts by the names of classes, not {shown(names)}")
+    folder = _own_folder(knobs, field)
+    if folder is None:
+        return
+    try:
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{field}.path", f"{str(folder)!r} has no config.json of CLIP") from None
+    if kind != "clip":
+        raise unknown(f"{field}.path", f"kind of model in {str(folder)!r}", kind, ["clip"])
+    for files, what in (
+        (("*.safetensors",), "weights in safetensors"),
+        ((TOKENIZER, "vocab.json"), f"{TOKENIZER} or vocab.json, by which prompts become tokens"),
+        (("preprocessor_config.json", "processor_config.json"), "preprocessor_config.json, by which images are resized"),
+    ):
+        if not any(found for name in files for found in folder.glob(name)):
+            raise InputError(f"{field}.path", f"{str(folder)!r} has no {what}")
+
+
+def _own_folder(knobs: Mapping[str, Any], field: str) -> Path | None:
+    """The folder that `path` names; None for a model of the hub, which must be pinned."""
+    path = str(knobs["path"])
+    if is_hub_name(path):
+        if not knobs["revision"]:
+            raise InputError(f"{field}.revision", f"{path!r} is on the hub, where a name moves; give the commit that is meant")
+        return None
+    if not Path(path).is_dir():
+        problem = f"there is no folder {path!r}; name one with config.json, or a model of the hub as owner/name"
+        raise InputError(f"{field}.path", problem)
+    return Path(path)
 
 
 def positions(config: Mapping[str, Any]) -> int:

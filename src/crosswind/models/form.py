@@ -13,12 +13,12 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
-from crosswind.models.folders import check_encoder, check_tokenizer, check_vision_language
+from crosswind.models.folders import check_clip, check_encoder, check_tokenizer, check_vision_language
 
 _PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
 
-FOLDERS = {"encoder": check_encoder, "vision-language": check_vision_language}
+FOLDERS = {"clip": check_clip, "encoder": check_encoder, "vision-language": check_vision_language}
 """From what a folder of a model is to the function that looks at it."""
 
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}
@@ -34,7 +34,7 @@ def extra_missing(extra: str | None) -> bool:
 def check_extra(extra: str | None, field: str, name: str) -> None:
     """Refuse, by an `InputError` on `field`, the model or estimator `name` where the package of its extra is not installed."""
     if extra_missing(extra):
-        what = "estimator" if field.startswith("estimators") else "model"
+        what = next((room[:-1] for room in ("estimators", "methods") if field.startswith(room)), "model")
         raise InputError(field, f"{what} {name!r} needs the extra: pip install 'crosswind[{extra}]'")
 
 

@@ -63,7 +63,11 @@ class LinearProbe(Backbone):
         if self.of is None:
             return None
         inner, settings = inner_model(vars(self), "model")
-        first = make_backbone(inner.name, settings, input).encoder(input, seed, device)
+        backbone = make_backbone(inner.name, settings, input)
+        kept = backbone.frozen_features(input, device) if self.weights is None else None
+        if kept is not None:
+            return kept
+        first = backbone.encoder(input, seed, device)
         taken = input if first is None else first.input
         model = build_model(inner.name, settings, taken, ("0",), seed)
         if self.weights is not None and "weights" not in settings:
