@@ -26,6 +26,7 @@ REFUSED = {
     **dict.fromkeys(["augmix", "autoaugment", "imagenet", "randaugment"], PICTURES),
     **dict.fromkeys(["sagnet", "bn-adapt"], BATCH_NORM),
     **dict.fromkeys(["pnd", "occamnets", "ubnet"], MAPS),
+    "lora": "changes linear layers beside the head, and '(bag-of-words|probe)' has none",
     **dict.fromkeys(NUMBERS, "changes inputs as numbers, and .* reads texts"),
 }
 METHODS = [item for item in listing("methods") if item.needs is not None]
@@ -82,9 +83,10 @@ def test_what_cannot_work_is_refused_in_a_sentence_that_names_what_it_needs(stud
     for method in METHODS:
         for model in study["models"]:
             said = refusal(study, method, model)
-            wanted = "" if method.name in NUMBERS and model == "probe" else REFUSED.get(method.name, "")
+            works = ("probe",) if method.name in NUMBERS else ("text-cnn", "transformer") if method.name == "lora" else ()
+            wanted = "" if model in works else REFUSED.get(method.name, "")
             assert bool(said) == bool(wanted) and re.search(wanted, said), (method.name, model, said)
-    assert len(METHODS) == 28 and len(REFUSED) == 15
+    assert len(METHODS) == 30 and len(REFUSED) == 16
 
 
 @pytest.mark.slow
@@ -97,7 +99,7 @@ def test_all_others_train_and_change_what_is_trained(study: dict[str, Any], mode
     fitting = [item for item in METHODS if item.name not in REFUSED or (item.name in NUMBERS and model == "probe")]
     one = {**study, "models": {model: study["models"][model]}, "methods": {item.name: entry(item) for item in fitting}}
     found = cw.run_study(one, tmp_path / "out")
-    assert not found.summary.failed and len(fitting) == 13 + 3 * (model == "probe")
+    assert not found.summary.failed and len(fitting) == 14 + 3 * (model == "probe")
     still = cw.run_study({**one, "training": {**study["training"], "steps": 0}, "methods": ["erm"]}, tmp_path / "still")
     assert not still.summary.failed
     (begun,) = (load_file(path) for path in (tmp_path / "still").rglob("weights-last.safetensors"))

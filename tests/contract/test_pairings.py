@@ -194,7 +194,10 @@ def settings_of(pairing: Pairing, item: Facts) -> dict[str, Any]:
 def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False) -> Plan:
     changes = dict(pairing.changes)
     training = {**TRAINING, **changes.pop("training", {}), "batch": changes.pop("batch", 30)}
-    models = changes.pop("models", ["small-cnn" if batch_norm else "mlp"])
+    linear = [name for name, item in FACTS.items() if batch_norm and name in methods and item.needs and item.needs.linear]
+    if "models" not in changes and linear:  # what changes linear layers is tried on a network that has them
+        methods = {name: {**item, "models": ["mlp" if name in linear else "small-cnn"]} for name, item in methods.items()}
+    models = changes.pop("models", (["small-cnn"] if batch_norm else []) + (["mlp"] if linear or not batch_norm else []))
     return make_plan(study_from({**STUDY, **changes, "methods": methods, "models": models, "training": training}, name="pairings"))
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.models.tiny_clip import clip_folder
 from tests.models.tiny_texts import SPECIAL, WORDS, encoder_folder
 
 from crosswind.core.errors import InputError
@@ -24,6 +25,7 @@ INPUTS = {
     "vit-b-16": PICTURE,
     "vit-tiny": PICTURE,
     "timm": PICTURE,
+    "clip": PICTURE,
     "linear-probe": InputSpec.features(12),
     "bag-of-words": InputSpec.tokens(9, 20),
     "text-cnn": InputSpec.tokens(9, 20),
@@ -36,7 +38,8 @@ CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name fo
 
 def knobs_of(name: str) -> dict[str, object]:
     """What must be given to the model."""
-    return {"path": encoder_folder(), "tokens": 16} if name == "transformer" else {}
+    given = {"transformer": {"path": encoder_folder, "tokens": lambda: 16}, "clip": {"path": clip_folder, "tuned": lambda: True}}
+    return {key: made() for key, made in given.get(name, {}).items()}
 
 
 def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -48,7 +51,7 @@ def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(INPUTS) and len(NAMES) == 17
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 18
 
 
 @pytest.mark.slow

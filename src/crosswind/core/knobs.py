@@ -171,7 +171,8 @@ class Needs:
     channels of the images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its
     value with which the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must
     hold two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then be numbers and no
-    tokens. `given`: whether it means something only from given weights; a study warns of random ones.
+    tokens. `given`: whether it means something only from given weights; a study warns of random ones. `linear`: whether
+    the model must have linear layers beside its head.
     """
 
     groups: bool = False
@@ -189,6 +190,7 @@ class Needs:
     numbers: str = ""
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
     given: bool = False
+    linear: bool = False
 
     def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:
         """For each of `switches` the step of a stage at which it happens, for a method with these knobs in a run of `steps` steps.
@@ -220,6 +222,7 @@ class Needs:
             (f"a run of {self.base.method if self.base else ''} before it", self.base),
             (f"more steps than {' and '.join(self.switches)}", self.switches),
             ("unlabelled test rows", self.adapts),
+            ("linear layers beside the head", self.linear),
             (f"{self.norm} norm", self.norm),
             ("a convolutional model", self.maps),
             (f"{' or '.join(str(number) for number in self.channels)} channels", self.channels),
@@ -241,7 +244,7 @@ class Form:
     the model whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that model's. `folders`:
     the knobs that name a folder or file whose contents are part of what it is, and what must be in it, `"tokenizer"`, `"encoder"`,
     `"clip"` or `"vision-language"`; the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
-    `has_maps` tells by the norm.
+    `has_maps` tells by the norm. `linear`: whether it has linear layers beside its head; None: not known.
     """
 
     norm: str = ""
@@ -256,6 +259,7 @@ class Form:
     of: str = ""
     folders: Mapping[str, str] = dataclasses.field(default_factory=dict)
     maps: bool | None = None
+    linear: bool | None = None
 
     def has_maps(self) -> bool | None:
         """Whether its stages give maps; None: not known. Networks that are never normalised, or by layer, are not convolutional."""

@@ -32,7 +32,7 @@ class LoRA(Method):
     Objective: as ERM, with W + (alpha / rank) B A in the place of each adapted weight W [out, in]; A [rank, in] is drawn, B [out,
         rank] begins at 0 (their section 4.1, equation 3), so that training begins at the model's own function.
     Assumes: good initial weights, which a change of low rank is enough for. A model without linear layers beside its head is
-        refused when it is built. Optimiser state, checkpoints and kept weights have what is trained alone.
+        refused. Optimiser state, checkpoints and kept weights have what is trained alone.
     Knobs: rank 8, alpha 16. Jeon et al. 2025 name the ranks alone; targets null takes every linear layer but the head, as Dettmers
         et al. 2023 advise. Search the learning rate: adapters want a larger one than full fine-tuning does.
     Limits: none.
@@ -64,7 +64,7 @@ class LoRA(Method):
     )
     head: bool = knob(True, source="ours: the classes are new", doc="whether the head is trained, in full")
 
-    needs = Needs()
+    needs = Needs(linear=True)
     limit = Limit.none("no values of its settings make it train all weights, and none of none")
     extra = "transformers"
     version = 1

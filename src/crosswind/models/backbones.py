@@ -29,7 +29,7 @@ class ResNetW16(Backbone):
 
     stride: int = knob(2, domain="{1, 2}", doc="stride of the stem; 2 costs a quarter of 1")
 
-    built = Form(norm="batch")
+    built = Form(norm="batch", linear=False)
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
@@ -60,7 +60,7 @@ class SmallCNN(Backbone):
     paper's network.
     """
 
-    built = Form(norm="batch", least=8)
+    built = Form(norm="batch", least=8, linear=False)
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""

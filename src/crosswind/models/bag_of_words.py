@@ -36,7 +36,7 @@ class BagOfWords(Backbone):
     width: int = knob(64, domain="[1, inf)", doc="numbers in a vector")
     buckets: int = knob(16384, domain="[2, inf)", doc="vectors that words and pairs are hashed into; one of them stands for none")
 
-    built = Form(norm="none", takes=("text", "tokens"))
+    built = Form(norm="none", takes=("text", "tokens"), linear=False)
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""

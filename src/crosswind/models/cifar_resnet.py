@@ -35,7 +35,7 @@ class CifarResNet(Backbone):
     norm: str = knob("batch", domain="{batch, none}", source="He et al. 2016", doc="what follows every convolution")
     stride: int = knob(1, domain="{1, 2}", source="He et al. 2016", doc="stride of the stem; 2 costs a quarter of 1")
 
-    built = Form(norm="norm")
+    built = Form(norm="norm", linear=False)
     family = {"ng2022": "architecture"}
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:

@@ -36,7 +36,7 @@ class CNN(Backbone):
     )
     weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
 
-    built = Form(norm="norm")
+    built = Form(norm="norm", linear=False)
     family = {"ng2022": "architecture"}
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:

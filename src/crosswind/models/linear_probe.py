@@ -46,7 +46,7 @@ class LinearProbe(Backbone):
     )
     weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
 
-    built = Form(norm="none", takes=("features", "image"), of="of")
+    built = Form(norm="none", takes=("features", "image"), of="of", linear=False)
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""

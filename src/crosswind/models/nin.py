@@ -39,7 +39,7 @@ class NiN(Backbone):
     dropout: float = knob(0.5, domain="[0, 1)", source="Lin et al. 2013", doc="share of values that are dropped between blocks")
     norm: str = knob("none", domain="{none, batch}", source="Lin et al. 2013", doc="what follows every convolution")
 
-    built = Form(norm="norm")
+    built = Form(norm="norm", linear=False)
     family = {"ng2022": "architecture"}
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:

@@ -74,7 +74,7 @@ class ResNet18(Residual):
     Residual Learning for Image Recognition", table 1.
     """
 
-    built = Form(norm="batch", weights=("IMAGENET1K_V1",), weights_with={"stem": "imagenet"})
+    built = Form(norm="batch", weights=("IMAGENET1K_V1",), weights_with={"stem": "imagenet"}, linear=False)
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
 
@@ -87,7 +87,7 @@ class ResNet50(Residual):
     2016, "Deep Residual Learning for Image Recognition", table 1.
     """
 
-    built = Form(norm="batch", weights=("IMAGENET1K_V1", "IMAGENET1K_V2"), weights_with={"stem": "imagenet"})
+    built = Form(norm="batch", weights=("IMAGENET1K_V1", "IMAGENET1K_V2"), weights_with={"stem": "imagenet"}, linear=False)
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}
 
 
@@ -100,5 +100,5 @@ class ResNet101(Residual):
     2016, "Deep Residual Learning for Image Recognition", table 1.
     """
 
-    built = Form(norm="batch", weights=("IMAGENET1K_V1", "IMAGENET1K_V2"), weights_with={"stem": "imagenet"})
+    built = Form(norm="batch", weights=("IMAGENET1K_V1", "IMAGENET1K_V2"), weights_with={"stem": "imagenet"}, linear=False)
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}

@@ -154,6 +154,12 @@ def _problems(pairing: Pairing) -> Iterator[str]:
                 f"changes inputs as numbers, and {label!r} reads texts; name the models that it is run with in its "
                 "'models', such as a linear-probe 'of' another one"
             )
+        if needs.linear and form.linear is False:
+            fitting = [item.name for item in listing("models") if item.built and item.built.trained and item.built.linear is None]
+            yield (
+                f"changes linear layers beside the head, and {label!r} has none; name the models that it is run with in its "
+                f"'models', or take another one (valid: {', '.join(fitting)})"
+            )
         norm = form.norm_of(model.knobs)
         if needs.norm and norm and norm != needs.norm:
             fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
