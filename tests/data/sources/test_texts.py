@@ -37,6 +37,13 @@ def test_rows_of_one_text_have_one_role(tmp_path: Path) -> None:
     assert tested and not tested & {texts[row] for row in split.train.rows}
 
 
+def test_a_column_of_categories_is_read_as_its_texts(tmp_path: Path) -> None:
+    table = polars.DataFrame({"text": ["one two", "three", "one two"], "label": [0, 1, 0]})
+    table.with_columns(polars.col("text").cast(polars.Categorical)).write_parquet(tmp_path / "t.parquet")
+    data = cw.load("texts", path=str(tmp_path / "t.parquet"))
+    assert data.inputs(np.arange(3)).tolist() == ["one two", "three", "one two"]
+
+
 def test_a_text_of_several_columns_has_parts_and_a_table_of_texts_is_the_same_and_can_be_prepared(tmp_path: Path) -> None:
     polars.DataFrame({"premise": ["He left.", "a\x1fb"], "hypothesis": ["Gone.", "c"], "label": ["y", "n"]}).write_parquet(
         tmp_path / "t.parquet"
@@ -105,6 +112,7 @@ def test_features_are_of_a_file_or_of_columns(tmp_path: Path) -> None:
         ("texts", {"text": "text"}, "column 'text', row 2 has no text; take it out, or say blank"),
         ("texts", {"text": "blank"}, "column 'blank', row 2 has a text of white space alone; take it out, or say blank"),
         ("texts", {"text": "empty"}, "column 'empty' holds no text"),
+        ("texts", {"text": "unseen"}, "column 'unseen', row 2 has a text of white space alone"),
         ("texts", {"text": "digits"}, "column 'digits' holds numbers, and not texts"),
         (
             "texts",
@@ -134,7 +142,13 @@ def test_what_cannot_be_used_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     columns = {"class": ["a", "b"], "one": [0.5, 1.5], "text": ["x", None], "nan": [1.0, float("nan")], "large": [1e300, 1.0]}
-    columns |= {"blank": ["x", " \n\t"], "empty": ["", None], "digits": ["1", "2.5"], "long": ["x" * 1_000_000, "y"]}
+    columns |= {
+        "blank": ["x", " \n\t"],
+        "empty": ["", None],
+        "digits": ["1", "2.5"],
+        "unseen": ["x", "\u200b\x00"],
+        "long": ["x" * 1_000_000, "y"],
+    }
     polars.DataFrame({**columns, "ragged": [[1.0], [1.0, 2.0]]}).write_parquet("rows.parquet")
     np.save("short.npy", np.zeros((1, 3)))
     Path("damaged.npy").write_bytes(b"\x93NUMPY\x01\x00")

@@ -28,7 +28,7 @@ from crosswind.data.sources.packed_texts import contents_of, joined
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
 if TYPE_CHECKING:
-    from polars import DataFrame
+    from polars import DataFrame, Series
 
 
 @register("table", kind="source")
@@ -103,8 +103,8 @@ class Texts(Source):
     `text` is the column of texts, read as they stand, or a list of the columns of a text's parts, such as a premise and a
     hypothesis; every other column is an attribute unless `columns` names those that are. `unit` names a column whose equal values
     are kept in one role (an author, a product). Rows of one and the same text are kept in one role too. A row without a text, or
-    with white space alone, is refused when the table is loaded, or left out, as `blank` says; the others keep their numbers. A text
-    of more than 500,000 characters and a row without a value are refused.
+    with white space or invisible characters alone, is refused when the table is loaded, or left out, as `blank` says; the others
+    keep their numbers. A text of more than 500,000 characters and a row without a value are refused.
     """
 
     path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
@@ -292,7 +292,7 @@ def of_text_columns(
     if not ids.size:
         raise DataError(f"{path} has no row with a text")
     rows = rows.filter(kept)
-    parts = [rows.get_column(column).to_list() for column in given]
+    parts = [_plain(rows, column).to_list() for column in given]
     held = np.empty(len(ids), dtype=object)
     held[:] = parts[0] if len(parts) == 1 else [joined(row) for row in zip(*parts, strict=True)]
     dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
@@ -306,14 +306,22 @@ def _refuse_blank(rows: DataFrame, name: str, path: str, places: NDArray[np.int6
     raise DataError(f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}")
 
 
+def _plain(rows: DataFrame, name: str) -> Series:
+    """A column as it is, but for texts that are held as numbers of a list of them: pandas' categories are written so."""
+    import polars
+
+    column = rows.get_column(name)
+    return column.cast(polars.String) if column.dtype in (polars.Categorical, polars.Enum) else column
+
+
 def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     """Which rows have a text in a column. Raises `DataError` for a column of something else."""
     import polars
 
-    column, where = rows.get_column(name), f"{path}, column {name!r}"
+    column, where = _plain(rows, name), f"{path}, column {name!r}"
     if column.dtype != polars.String:
         raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
-    blank = (column.is_null() | (column.str.strip_chars() == "")).to_numpy()
+    blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
     if blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any():  # a CSV table has no types
         raise DataError(f"{where} holds {'no text' if blank.all() else 'numbers, and not texts'}")
     lengths = column.str.len_chars().fill_null(0).to_numpy()
