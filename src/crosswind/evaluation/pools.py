@@ -360,6 +360,26 @@ def _fit(at: Columns, held: str) -> Fit:
     return Fit(held, held in HELD and HELD[held].uses_target_labels, *numbers)
 
 
+def micro_difference(
+    first: Sequence[Point], second: Sequence[Point], *, by_architecture: bool = True, resamples: int = RESAMPLES
+) -> Difference | None:
+    """Micro tau of `second` less that of `first`, each averaged over its own test domains; None where one has none.
+
+    The networks are the same, and a draw of them is: measures may differ, and so may the rows that they were taken on. Raises
+    `ValueError` for other networks.
+    """
+    draws = []
+    for points in (first, second):
+        at = read(points, resamples, by_architecture)
+        shifted = [(at.test == test) & (at.training != at.test) for test in np.unique(at.test)]
+        told, _ = mean_of([(pool, cell_tau(at, np.flatnonzero(mask))) for some in shifted for pool, mask in _micro(at, some)])
+        draws.append(told)
+    names = [sorted({item.network for item in points}) for points in (first, second)]
+    if names[0] != names[1]:
+        raise ValueError("two micro taus are compared over networks that are not the same")
+    return None if draws[0] is None or draws[1] is None else difference(draws[1] - draws[0], len(names[0]))
+
+
 def difference(draws: Floats, networks: int) -> Difference:
     """The first of the draws, its interval by the others and its p-value; `n` is the number of networks."""
     mean, error = float(draws[0]), standard_error(draws, networks)
