@@ -25,6 +25,7 @@ INPUTS = {
     "timm": PICTURE,
     "linear-probe": InputSpec.features(12),
     "bag-of-words": InputSpec.tokens(9, 20),
+    "text-cnn": InputSpec.tokens(9, 20),
 }
 LONG = ("vit-b-16", "resnet101", "timm")  # seconds each
 NAMES = [item.name for item in listing("models") if item.built is None or item.built.trained]
@@ -40,7 +41,7 @@ def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(INPUTS) and len(NAMES) == 15
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 16
 
 
 @pytest.mark.slow

@@ -90,12 +90,12 @@ def _sentence(name: str, source: PreparedSource, copy: Copy, word: str, before: 
 
 
 def _teller(name: str, bar: Any) -> Callable[[str, int, int], None]:
-    """What tells `done` of `total` rows of a stage (bytes where it fetches): a bar on a terminal, elsewhere ten lines a stage."""
+    """What tells `done` of `total` rows of a stage, or bytes of a file: a bar on a terminal, elsewhere ten lines a stage."""
     tasks: dict[str, Any] = {}
     printed: set[tuple[str, int]] = set()
 
     def tell(stage: str, done: int, total: int) -> None:
-        of_bytes = stage.startswith("fetching")
+        of_bytes = stage.startswith(("fetching ", "checking ", "reading "))  # and the name of a file
         words = f"{bytes_text(done)} of {bytes_text(total)}" if of_bytes else f"{done:,} of {total:,} rows"
         if bar:
             if stage not in tasks:

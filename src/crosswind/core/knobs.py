@@ -232,9 +232,10 @@ class Form:
     side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
     `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
     images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it, or the knob that
-    says so; else it answers as it is, and `files` are its knobs that name files, whose contents are part of what it is. `takes`: the kinds of input, see
-    `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose inputs it then takes; its knob
-    `settings` holds that model's. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps` tells by the norm.
+    says so; else it answers as it is, and `files` are its knobs that name files, whose contents are part of what it is.
+    `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose
+    inputs it then takes; its knob `settings` holds that model's. `maps`: whether its stages give maps [c, h, w]; None: as
+    `has_maps` tells by the norm.
     """
 
     norm: str = ""

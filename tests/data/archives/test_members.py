@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from tests.data.spoiled import refused, refused_or_the_same
 
+from crosswind.core.cards import Original
+from crosswind.core.types import file_hash
 from crosswind.data.archives import members
-from crosswind.data.archives.checks import tried
+from crosswind.data.archives.checks import TOLD, telling, tried
+from crosswind.data.archives.fetch import verified
 from crosswind.data.archives.members import TarMembers, ZipMembers, walked
 
 FILES = {
@@ -144,3 +147,20 @@ def test_bombs_end_at_their_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_is_no_archive_is_named_for_what_it_is(name: str, data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
     refused(tmp_path / name, words, read)
+
+
+def test_reading_a_large_archive_is_told_as_it_goes_on_and_so_is_the_child_that_tries_it(tmp_path):
+    path, told = tmp_path / "all.tar.gz", []
+    with tarfile.open(path, "w:gz", compresslevel=0) as tar:
+        for number in range(2):
+            info = tarfile.TarInfo(f"{number}.bin")
+            info.size = TOLD + 1000
+            tar.addfile(info, io.BytesIO(bytes(info.size)))
+    size = path.stat().st_size
+    with telling(lambda *words: told.append(words)):
+        tried(walked, path)
+        assert len(TarMembers(path, lambda name: True)) == 2
+        verified(Original(path.name, sha256=file_hash(path), size=size), path)
+    stages = ["checking all.tar.gz", "reading all.tar.gz", "checking all.tar.gz"]
+    assert [stage for stage, _, _ in told] == [stage for stage in stages for _ in range(2)]
+    assert {whole for _, _, whole in told} == {size} and all(size / 3 < done <= size for _, done, _ in told)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import io
 import lzma
 import os
 import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +26,12 @@ from crosswind.core.files import check_file
 
 PACKED: dict[str, Callable[[Any], IO[bytes]]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}  # type: ignore[dict-item]
 """What unpacks a file of each kind, called with its path."""
+
+Tell = Callable[[str, int, int], None]
+"""What is told a stage, the bytes of a file that are read, and all its bytes."""
+_tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
+TOLD = 64 << 20
+"""Reading is told after each so many bytes; smaller files are read in a moment."""
 
 _STARTS = {
     b"PK\x03\x04": "zip",
@@ -41,8 +51,39 @@ _BOUNDED = """
 hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
 most = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-reader(Path(sys.argv[1]))
+with telling(lambda stage, done, total: print(done, total, flush=True)):
+    reader(Path(sys.argv[1]))
 """
+
+
+@contextlib.contextmanager
+def telling(tell: Tell) -> Iterator[None]:
+    """Inside, whoever reads a large file from its beginning to its end tells how far it is."""
+    token = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
+
+
+class _Watched(io.FileIO):
+    """A file that tells how far it is read."""
+
+    def __init__(self, path: Path, stage: str) -> None:
+        super().__init__(path)
+        self._stage, self._size, self._next = stage, os.fstat(self.fileno()).st_size, TOLD
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = super().readinto(buffer)
+        if (tell := _tell.get()) is not None and (done := self.tell()) >= self._next:
+            self._next = done + TOLD
+            tell(self._stage, done, self._size)
+        return count
+
+
+def watched(path: Path, stage: str) -> io.BufferedReader:
+    """A file opened for reading. Inside `telling`, `stage` and its name are told while it is read. Raises `OSError`."""
+    return io.BufferedReader(_Watched(path, f"{stage} {path.name}"), 1 << 20)
 
 
 def kind_of_file(path: Path) -> str:
@@ -93,17 +134,37 @@ def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, se
     `reader`: a function of a module, called with the path. Raises `DataError` with its sentence, or where the child dies.
     """
     code = (
-        f"import resource, sys\nfrom pathlib import Path\nfrom {reader.__module__} import {reader.__name__} as reader\n{_BOUNDED}"
+        f"import resource, sys\nfrom pathlib import Path\nfrom {reader.__module__} import {reader.__name__} as reader\n"
+        f"from {__name__} import telling\n{_BOUNDED}"
     )
     # -P: the child finds modules where this process does, and not in the working directory.
     command = [sys.executable, "-P", "-c", code, str(path), str(limit)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-    try:
-        child = subprocess.run(command, capture_output=True, env=environment, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        raise DataError(f"{path} is damaged: reading it does not end") from None
+    tell = _tell.get() or (lambda stage, done, total: None)
+    late = threading.Event()
+    with tempfile.TemporaryFile() as errors:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True) as child:
+
+            def stop() -> None:
+                late.set()
+                child.kill()
+
+            timer = threading.Timer(seconds, stop)
+            timer.start()
+            try:
+                for line in child.stdout or ():
+                    tell(f"checking {path.name}", *map(int, line.split()))
+            except BaseException:
+                child.kill()
+                raise
+            finally:
+                timer.cancel()
+        errors.seek(0)
+        printed = errors.read().decode(errors="replace")
+    if late.is_set():
+        raise DataError(f"{path} is damaged: reading it does not end")
     if child.returncode:
-        said = (child.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+        said = (printed.strip().splitlines() or [""])[-1]
         _, found, sentence = said.partition("DataError: ")
         died = f"reading it ended a process of {limit >> 20:,} MB of memory ({said or f'signal {-child.returncode}'})"
         raise DataError(sentence if found else f"{path} is damaged: {died}")

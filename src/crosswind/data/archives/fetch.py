@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from crosswind.core.cards import Original
 from crosswind.core.errors import DataError, shown
-from crosswind.data.archives.checks import kind_of_file, reason
+from crosswind.data.archives.checks import kind_of_file, reason, watched
 
 Progress = Callable[[int, int], None]
 
@@ -52,7 +52,7 @@ def verified(original: Original, path: Path) -> bool:
         with contextlib.suppress(OSError, ValueError):
             if json.loads(_memo(path).read_text(encoding="utf-8")) == told:
                 return True
-        with path.open("rb") as file:
+        with watched(path, "checking") as file:
             found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {reason(error)}") from None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
-from crosswind.data.archives.checks import PACKED, damage, expect_kind
+from crosswind.data.archives.checks import PACKED, damage, expect_kind, watched
 
 MOST = 64 << 30
 """Bytes that a tar archive may unpack to."""
@@ -89,7 +89,12 @@ def walked(path: Path) -> None:
 def _walk(path: Path) -> Iterator[tuple[str, int, int, Any]]:
     """Name, size, place unpacked and bytes of every file in a tar archive, in its order."""
     kind = expect_kind(path, ("tar", *PACKED), "a tar archive")
-    with damage(path), PACKED[kind](path) if kind in PACKED else path.open("rb") as raw, tarfile.open(fileobj=raw) as tar:
+    with (
+        damage(path),
+        watched(path, "reading") as packed,
+        PACKED[kind](packed) if kind in PACKED else packed as raw,
+        tarfile.open(fileobj=raw) as tar,
+    ):
         size = 0
         for info in tar:
             tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte of each, of hundreds of thousands

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
 from crosswind.core.types import canonical, digest, digest_arrays
+from crosswind.data.archives.checks import telling
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared.copies import (
     ATTRIBUTES,
@@ -80,7 +81,8 @@ def prepare(
     `root`/originals/NAME, from which what is missing there is fetched. `store`: `"array"` (default), a memory-mapped uint8 array,
     or `"jpeg"`, JPEG bytes of quality 95 without loss of colour resolution; a copy of another store is replaced. `accept_totals`:
     take numbers of rows that are not the published ones. `again`: replace the copy that is there. `workers`: threads that decode
-    (decoders let go of the interpreter); one a core by default. `on_progress(stage, done, total)`: bytes while fetching, then rows.
+    (decoders let go of the interpreter); one a core by default. `on_progress(stage, done, total)`: bytes while files are
+    fetched, checked and read, then rows.
 
     Where another process makes this copy, it is waited for. Raises `DataError` in one sentence for originals that are missing,
     damaged or not what they should be, for totals that differ, and for a disk that is full or cannot be written. Nothing half-made
@@ -99,7 +101,8 @@ def prepare(
         if there := None if again else _there(source, root, store):  # an earlier call may have ended after publishing
             shutil.rmtree(work, ignore_errors=True)
             return Prepared(there, made=False)
-        reading, identity = _read(source, _gathered(source, root, originals, tell), store or "array")
+        with telling(tell):
+            reading, identity = _read(source, _gathered(source, root, originals, tell), store or "array")
         found, published = dict(reading.parts), dict(source.totals())
         if published and found != published and not accept_totals:
             told = [", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (found, published)]
