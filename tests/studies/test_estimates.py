@@ -25,6 +25,7 @@ from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
+from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import POOL
 
 STUDY: dict[str, Any] = {
@@ -128,7 +129,7 @@ def test_the_numbers_are_a_file_of_their_own(tmp_path: Path, capsys: pytest.Capt
         ({"sets": {"test": {"role": "test"}}, "selection": ["last"]}, "estimators: learn from the labels of a set"),
         (
             {"estimators": ["nuclear-norm"]},
-            "estimators.nuclear-norm: learns from a pool of labelled, corrupted rows, and pool_rows is 0",
+            "estimators.nuclear-norm: learns from a pool of labelled, changed rows, and pool_rows is 0",
         ),
         ({"estimators": ["disagreement"]}, "estimators.disagreement: reads what 2 models or more say of the same rows"),
         ({"estimators": ["dispersion"], "pool_rows": 9}, "estimators.dispersion: reads features, which the predictions"),
@@ -143,7 +144,7 @@ def test_what_cannot_be_estimated_is_refused(change: dict[str, Any], sentence: s
 
 def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside answers that are asked for one after the other; made once for all that read them; with intervals of the pool."""
-    monkeypatch.setattr(varying, "POOL", POOL[::6])
+    monkeypatch.setattr(neighbourhood, "POOL", POOL[::6])
     study = {**STUDY, "shifts": {"none": []}, "keep": "selected", "pool_rows": 30}
     plain = {**study, "estimators": ["difference-of-confidences"]}
     first = cw.run_study(plain, tmp_path / "out", workers=0)

@@ -240,13 +240,8 @@ def test_a_data_set_that_moves_is_the_same_and_one_that_changes_is_not(reviews: 
     assert keys[0] == keys[1] and not set(keys[0]) & set(keys[2])
 
 
-def test_texts_are_estimated_without_a_pool_and_refused_one(reviews: Path, tmp_path: Path) -> None:
+def test_texts_are_estimated_without_a_pool(reviews: Path, tmp_path: Path) -> None:
     study = on_texts(reviews, methods=["erm"], shifts={"none": []}, estimators=["average-confidence", "atc-mc"])
     found = cw.run_study(study, tmp_path / "out", workers=0)
     told = next(row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id")
     assert 0 <= told["estimate_low:atc-mc"] <= told["estimate:atc-mc"] <= told["estimate_high:atc-mc"] <= 1
-    for more in ({}, {"estimators": ["ni-translate"]}):
-        with pytest.raises(
-            InputError, match="pool_rows: shows rows under corruptions of pictures, and data.reviews has texts; set it to 0"
-        ):
-            make_plan(study_from({**study, **more, "pool_rows": 10}))

@@ -48,7 +48,10 @@ def estimate_command(
     ] = None,
     size: Annotated[int | None, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures.")] = None,
     pool_rows: Annotated[
-        int, typer.Option("--pool-rows", metavar="N", min=0, help="Labelled rows that are shown under 69 changes; 0: none.")
+        int,
+        typer.Option(
+            "--pool-rows", metavar="N", min=0, help="Labelled rows that are shown under every change of the pool; 0: none."
+        ),
     ] = 200,
     near_rows: Annotated[
         int, typer.Option("--neighbour-rows", metavar="N", min=0, help="Rows whose ten neighbours are asked for; 0: none.")

@@ -122,15 +122,16 @@ class Access:
 
     `scores`: what it needs of every answer: `labels`, `probabilities` (softmax of the logits, so that logarithms of probabilities
     serve as well), or `logits` as the network gave them. `source`: labelled rows of the distribution that was trained on.
-    `neighbourhood`: the name of the neighbourhood of each row that the model answers for too. `pool`: labelled sets of other
-    distributions, from which it learns how its measure and accuracy go together. `models`: how many models answer for the same
-    rows. `weights`: the network itself, so that only a pool of networks can tell accuracies. `features`: what the head reads.
-    `passes`: forward passes a target row.
+    `neighbourhood`: the name of the neighbourhood of each row that the model answers for too; `handed`: knobs of the estimator that
+    are those of its transform. `pool`: labelled sets of other distributions, from which it learns how its measure and accuracy go
+    together. `models`: how many models answer for the same rows. `weights`: the network itself, so that only a pool of networks
+    can tell accuracies. `features`: what the head reads. `passes`: forward passes a target row.
     """
 
     scores: str = "probabilities"
     source: bool = True
     neighbourhood: str = ""
+    handed: tuple[str, ...] = ()
     pool: bool = False
     models: int = 1
     weights: bool = False

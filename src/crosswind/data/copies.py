@@ -18,7 +18,8 @@ from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import WORDS, evaluation_inputs
+from crosswind.data.derive import evaluation_inputs
+from crosswind.transforms.text.changing import changed_texts
 
 Chain: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
 """Registered transforms with values of their knobs, one after the other; an empty one leaves the row as it is."""
@@ -40,7 +41,7 @@ def copies(
     made = [[load(room or "", transform)(**knobs) for transform, knobs in chain] for chain in changes]
     rows = np.asarray(rows, dtype=np.int64)
     base, ids = rows // dataset.n_derived, dataset.row_ids(rows)
-    change = _images if spec.kind == "image" else _texts
+    change = _images if spec.kind == "image" else changed_texts
 
     def read(asked: NDArray[np.int64]) -> NDArray[Any]:
         whose, which = np.divmod(asked, many)
@@ -82,9 +83,3 @@ def _images(transform: Any, images: NDArray[np.uint8], keys: NDArray[np.uint64])
     with torch.autocast("cpu", enabled=False):
         changed = transform(x, keys)
     return np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())
-
-
-def _texts(transform: Any, texts: NDArray[Any], keys: NDArray[np.uint64]) -> NDArray[Any]:
-    out = np.empty(len(texts), dtype=object)
-    out[:] = [" ".join(tokens) for tokens in transform([WORDS.findall(text) for text in texts], keys)]
-    return out

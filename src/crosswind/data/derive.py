@@ -7,7 +7,6 @@ counter-based, a function of row id, visit or value, and seed: a row gets the sa
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
 from crosswind.data.attributes import DerivedAttribute, transform_facts
 from crosswind.data.dataset import AttributedDataset
+from crosswind.transforms.text.changing import changed_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,10 +124,6 @@ def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]
     return np.ascontiguousarray(done.permute(0, 2, 3, 1).numpy())
 
 
-WORDS = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-"""The tokens of a text for a transform: words, an apostrophe inside included, and single marks. They are joined by spaces again."""
-
-
 def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[Any]:
     out, chosen = texts.copy(), _chosen(derived, values, keys)
     options = [option for some in derived.options for option in some]
@@ -135,8 +131,7 @@ def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.i
         option, places = options[number], np.flatnonzero(chosen == number)
         if option is not None:
             change = load("text-transforms", option[0])(**option[1])
-            changed = change([WORDS.findall(text) for text in texts[places]], keys[places])
-            out[places] = [" ".join(tokens) for tokens in changed]
+            out[places] = changed_texts(change, texts[places], keys[places])
     return out
 
 

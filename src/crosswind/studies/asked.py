@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crosswind.estimators.base import Estimate
 from crosswind.estimators.diagnosis import Finding
-from crosswind.transforms.neighbourhood import POOL
+from crosswind.transforms.neighbourhood import pool_of_kind
 
 WIDTH = 100
 """Of the text, in characters."""
@@ -28,12 +28,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Doubtful:
-    """A row whose neighbours are given many answers. `shares`: of the classes that were given, most often first."""
+    """A row whose neighbours are given many answers. `shares`: of the classes that were given, most often first.
+
+    `picture` or `text`: the row itself.
+    """
 
     name: str
     answer: str
     shares: tuple[tuple[str, float], ...]
     picture: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Estimates:
 
     `rows`: one an estimator, the most believable first. `left_out`: the others, and why. `findings`: what the answers show, with a
     sentence where it speaks against the estimates. `doubtful`: the rows on which the neighbours disagree most.
+    `kind`: of the inputs, or table.
     """
 
     model: str
@@ -54,6 +59,7 @@ class Estimates:
     left_out: tuple[tuple[str, str], ...]
     findings: tuple[Finding, ...]
     doubtful: tuple[Doubtful, ...] = field(repr=False)
+    kind: str
 
     @property
     def believed(self) -> Row | None:
@@ -92,7 +98,7 @@ class Estimates:
             assert self.source_accuracy is not None
             told.append(f"On {self.source_n:,} labelled rows of {self.source} {self.source_accuracy:.1%} of the answers are right.")
         if best is not None:
-            kinds, points = len({change.family for change in POOL}), 100 * (best.pool_error or 0)
+            kinds, points = len({change.family for change in pool_of_kind(self.kind)}), 100 * (best.pool_error or 0)
             told.append(
                 f"{best.estimator} erred least of those with an interval: by {points:.1f} points on average over {kinds} kinds of "
                 "change of the labelled rows, none of which it had learned from."

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError
+from crosswind.core.errors import DataError, InputError, one_line
 from crosswind.core.knobs import Access
 from crosswind.core.registry import Facts, facts, listing, load
 from crosswind.core.types import Predictions
@@ -26,7 +26,7 @@ from crosswind.studies.asked import Doubtful, Estimates, Row
 from crosswind.studies.asked_data import Rows, read_rows, scored_table
 from crosswind.studies.asked_models import AskedModel, Sets, asked_model
 from crosswind.studies.varying import answers_of, pool_of, said_of_copies
-from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL
+from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 
 NEAR_ROWS, POOL_ROWS = 300, 200
 """Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise."""
@@ -36,6 +36,8 @@ _UNSTEADY = 0.02
 """How far a probability may move when it is asked for again: by rounding in batches of another size."""
 _LARGEST = 65504.0
 """The largest number of half precision, which logits that overflow it are often cut to."""
+_LETTERS = 300
+"""Of a text that is kept to be looked at."""
 _SHOWN = 24
 """Rows of which the neighbours disagree most that are kept to be looked at."""
 
@@ -70,15 +72,20 @@ def ask(
     first = one.target
     near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
     kind = target.dataset.check_inputs().kind
+    if estimators is None and pool_of_kind(kind):
+        others_kind = {name for name in near if neighbourhood(name).takes != kind}
+        wanted = [item for item in wanted if item.access is None or item.access.neighbourhood not in others_kind]
     targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
     # Without labelled rows under changes a measure says nothing.
-    if kind == "image" and one.labelled is not None and pool_rows:
+    changed = bool(pool_of_kind(kind))
+    near = [item for item in near if neighbourhood(item).takes == kind]
+    if changed and one.labelled is not None and pool_rows:
         pools[""] = one.pool("", pool_rows, tell)
         for name in dict.fromkeys(near) if near_rows else ():
             tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
             targets[name], sources[name] = one.near(name, near_rows)
             pools[name] = one.pool(name, max(1, pool_rows // 2), tell)
-    found, left_out = _estimates(wanted, targets, sources, pools, "" if kind == "image" else f", and {kind}s are not changed")
+    found, left_out = _estimates(wanted, targets, sources, pools, kind)
     joint, without = _jointly(wanted, one, companions)
     found, left_out = [*found, *joint], [*left_out, *without]
     shown = next((targets[name] for name in near if name in targets), None)
@@ -96,6 +103,7 @@ def ask(
         tuple(left_out),
         tuple(diagnosed(seen, shown or first, best)),
         _doubtful(target, shown, names, near, _some(len(first), near_rows)),
+        kind,
     )
 
 
@@ -151,12 +159,13 @@ class _Questions:
     def pool(self, near: str, n: int, tell: Told) -> list[Labelled]:
         """What it says of n labelled rows under every change of the pool, and with `near` of the neighbours of each."""
         n = min(n, len(self.rows.rows))
-        copies = len(POOL) * n * (NEIGHBOURS + 1 if near else 1)
+        changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
+        copies = len(changes) * n * (NEIGHBOURS + 1 if near else 1)
         tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{f' ({near})' if near else ''}")
         rule, read = self.model.rule, self._features
         plain = said_of_copies(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
         beside = said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n)[rule] if near else None
-        pool = pool_of(plain, near, beside)
+        pool = pool_of(plain, near, beside, changes)
         return [replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool]
 
     def _near(self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers) -> Answers:
@@ -258,8 +267,9 @@ def _nothing(classes: int) -> Labelled:
 def _wanted(names: Sequence[str] | None) -> list[Facts]:
     if names is not None:
         return [facts("estimators", name, "estimators") for name in names]
-    # Of the neighbourhoods the paper's best: each takes ten passes more.
-    return [item for item in listing("estimators") if item.name not in ("ni-translate", "ni-erase", "ni-flipcrop")]
+    # Of the neighbourhoods one of images and one of texts: each takes ten passes more.
+    every = [(item, "" if item.access is None else item.access.neighbourhood) for item in listing("estimators")]
+    return [item for item, near in every if near in ("", "ni-randaugment", "ni-eda")]
 
 
 def _estimates(
@@ -267,10 +277,11 @@ def _estimates(
     targets: Mapping[str, Answers],
     sources: Mapping[str, Labelled | None],
     pools: Mapping[str, list[Labelled]],
-    unchanged: str,
+    kind: str,
 ) -> tuple[list[Row], list[tuple[str, str]]]:
-    """By one model alone: the estimates, the most believable first, and what was left out and why."""
+    """By one model alone: the estimates, the most believable first, and what was left out and why. `kind`: of rows, or table."""
     found, left_out = [], []
+    unchanged = "" if pool_of_kind(kind) else ", and a table holds none" if kind == "table" else f", and {kind}s are not changed"
     for item in wanted:
         access = item.access or Access()
         near, labelled = access.neighbourhood, sources[""]
@@ -282,6 +293,8 @@ def _estimates(
             why = "it is one number whatever the data, so that it compares models and not sets"
         elif access.features and targets[""].features is None:
             why = "what this model's head reads is out of reach"
+        elif near and kind != "table" and neighbourhood(near).takes != kind:
+            why = f"its neighbours are changed {neighbourhood(near).takes}s"
         elif access.pool and not pools:
             why = "it learns from changed copies of labelled rows" + unchanged
         else:
@@ -324,13 +337,14 @@ def _doubtful(
     votes = said.neighbours[next(name for name in near if name in said.neighbours)]
     shares = np.stack([(votes == code).mean(axis=1) for code in range(len(classes))], axis=1)
     order = np.argsort(shares.max(axis=1), kind="stable")[:_SHOWN]
-    pictures = target.dataset.inputs(some[order])
+    rows = target.dataset.inputs(some[order])
     out = []
-    for place, picture in zip(order.tolist(), pictures, strict=True):
+    for place, row in zip(order.tolist(), rows, strict=True):
         given = sorted(((float(shares[place, code]), -code) for code in np.flatnonzero(shares[place])), reverse=True)
         told = tuple((classes[-int(code)], share) for share, code in given)
         answer = classes[int(said.answer[place])] if said.answer[place] >= 0 else "no answer"
-        out.append(Doubtful(target.names(int(some[place])), answer, told, picture))
+        own: dict[str, Any] = {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
+        out.append(Doubtful(target.names(int(some[place])), answer, told, **own))
     return tuple(out)
 
 
@@ -342,11 +356,11 @@ def ask_table(predictions: str, source: str | None, label: str | None, estimator
         _, said, codes = scored_table(source, "source", classes, label or "label")
         assert codes is not None
         labelled = Labelled(said, codes, Path(source).name)
-    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, ", and a table holds none")
+    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, "table")
     empty = Labelled(Answers(np.empty(0, np.int64), classes=len(classes)), np.empty(0, np.int64))
     best = found[0].estimate.accuracy if found else None
     findings = diagnosed(labelled or empty, target, best)
     name = Path(predictions).name
     told, right, many = ("", None, 0) if labelled is None else (labelled.name, labelled.accuracy, len(labelled.answers))
     lists = tuple(found), tuple(left_out), tuple(findings)
-    return Estimates("a table of scores", name, len(target), told, right, many, *lists, ())
+    return Estimates("a table of scores", name, len(target), told, right, many, *lists, (), "table")

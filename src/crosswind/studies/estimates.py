@@ -16,13 +16,15 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import Access
 from crosswind.core.registry import facts
 from crosswind.core.types import InputSpec, Job, digest
+from crosswind.data.attributes import transform_facts
 from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL
 from crosswind.studies.spec import Study
-from crosswind.transforms.neighbourhood import NEIGHBOURS, POOL, neighbourhood
+from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, NEIGHBOURS, POOL, TEXT_POOL, neighbourhood, pool_of_kind
 
 Values = Mapping[str, Any]
-Vary = Callable[[str, str, int], Job]
-"""From a set, a neighbourhood or "" and the rows of a pool or 0 to the job that answers for the copies."""
+Vary = Callable[[str, Values | None, int], Job]
+"""From a set, the estimator whose neighbourhood is asked for or None, and the rows of a pool or 0 to the job that answers for the
+copies."""
 
 
 def source_set(roles: Mapping[str, str]) -> str:
@@ -48,25 +50,32 @@ def check_estimators(study: Study, estimators: Mapping[str, Values], networks: i
             raise InputError(path, f"reads {what}, which the predictions of a study do not hold")
         # Without a pool a measure tells no accuracy, but ranks networks on a set, and sets by a network.
         if access.pool and not study.pool_rows and networks < LEAST_FOR_INTERVAL and tests < LEAST:
-            passes = f"each run then answers for {len(POOL)} x {access.passes} pictures a row"
-            raise InputError(path, f"learns from a pool of labelled, corrupted rows, and pool_rows is 0; try 300 ({passes})")
+            passes = f"each run then answers for up to {max(len(POOL), len(TEXT_POOL))} x {access.passes} copies a row"
+            raise InputError(path, f"learns from a pool of labelled, changed rows, and pool_rows is 0; try 300 ({passes})")
 
 
 def check_changes(study: Study, estimators: Mapping[str, Values], data: str, inputs: InputSpec | None) -> None:
-    """Refuse changed copies of inputs that are no pictures. Raises `InputError`."""
-    if inputs is None or inputs.kind == "image":
+    """Refuse changed copies that inputs of this kind do not have. Raises `InputError`."""
+    if inputs is None:
         return
-    if estimators and study.pool_rows:
-        raise InputError("pool_rows", f"shows rows under corruptions of pictures, and data.{data} has {inputs}; set it to 0")
+    if estimators and study.pool_rows and not pool_of_kind(inputs.kind):
+        raise InputError("pool_rows", f"shows rows under changes of images or texts, and data.{data} has {inputs}; set it to 0")
+    for label, estimator in estimators.items():
+        near = access_of(estimator).neighbourhood
+        if near and neighbourhood(near).takes != inputs.kind:
+            fitting = [name for name, item in NEIGHBOURHOODS.items() if item.takes == inputs.kind]
+            problem = f"its neighbours are changed {neighbourhood(near).takes}s, and data.{data} has {inputs}"
+            raise InputError(f"estimators.{label}", problem, fitting)
 
 
 @dataclass(frozen=True)
 class EstimateJobs:
-    """The estimates of a point of a study. `roles`: of every set."""
+    """The estimates of a point of a study. `roles`: of every set; `kind`: of the inputs."""
 
     estimators: Mapping[str, Values]
     pool_rows: int
     roles: Mapping[str, str]
+    kind: str
 
     @property
     def source(self) -> str:
@@ -81,17 +90,17 @@ class EstimateJobs:
         made: list[Job] = []
         for (label, estimator), prediction in product(self.estimators.items(), predictions):
             near = access_of(estimator).neighbourhood
-            reads = {"target": vary(prediction.spec["set"], near, 0)} if near else {}
+            reads = {"target": vary(prediction.spec["set"], estimator, 0)} if near else {}
             if near and (self.pool_rows or not access_of(estimator).pool):  # a measure alone reads no source
-                reads["source"] = vary(self.source, near, 0)
+                reads["source"] = vary(self.source, estimator, 0)
             if self.pool_rows:
-                reads["pool"] = vary(self.source, "", self.pool_rows)
+                reads["pool"] = vary(self.source, None, self.pool_rows)
                 if near:
-                    reads["pool near"] = vary(self.source, near, self.pool_rows)
+                    reads["pool near"] = vary(self.source, estimator, self.pool_rows)
             needs = (*(job.key for job in labelled), prediction.key, *(job.key for job in reads.values()))
             spec = {"estimator": estimator, "label": label, "source": self.source, "set": prediction.spec["set"], **rows}
             told = {"kind": "estimate", "version": VERSION, "needs": needs, **{k: v for k, v in spec.items() if k != "data"}}
-            spec["estimator_near"] = near
+            spec |= {"estimator_near": near, "inputs": self.kind}
             spec["reads"] = {"predicted": prediction.key, **{name: job.key for name, job in reads.items()}}
             labels = {**prediction.labels, "role": "estimate", "estimator": label}
             made += [*reads.values(), Job(digest(told), spec, labels, needs, "estimate", follows)]
@@ -102,11 +111,22 @@ VERSION = 4
 """Of what an estimate writes: raised when the same answers give another interval, or more is written."""
 
 
+def _said(estimator: Values | None, pool: int, kind: str) -> tuple[dict[str, Any], str]:
+    """What a `vary` job does, as it stands in its specification, and the hash of what makes its copies."""
+    near = "" if estimator is None else access_of(estimator).neighbourhood
+    said: dict[str, Any] = {"near": near, "pool": pool, "neighbours": NEIGHBOURS}
+    if estimator is None or not access_of(estimator).handed:
+        return said, _changes(near, pool, kind)
+    own = {name: estimator["knobs"][name] for name in access_of(estimator).handed}
+    return {**said, "handed": own}, digest([_changes(near, pool, kind), own])
+
+
 @cache
-def _changes(near: str, pool: int) -> str:
-    """What makes the copies: transforms with their versions and settings, so that answers for others are not taken for these."""
+def _changes(near: str, pool: int, kind: str) -> str:
+    """Transforms with their versions and settings, so that answers for other copies are not taken for those for these."""
     told: list[Any] = ["rows by family"] if pool else []
-    told += [[item.family, _version(item.family), dict(item.knobs)] for item in POOL] if pool else []
+    for item in pool_of_kind(kind) if pool else ():
+        told.append([item.transform, _version(item.transform), dict(item.knobs), *([item.family] if item.of else [])])
     if near:
         own = neighbourhood(near)
         told.append([own.transform, _version(own.transform), own.knobs(), own.knobs(large=True)])
@@ -114,30 +134,30 @@ def _changes(near: str, pool: int) -> str:
 
 
 def _version(transform: str) -> int:
-    return facts("transforms", transform).version
+    return transform_facts(transform).version
 
 
-def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values) -> Vary:
-    """The `vary` jobs of a model that a study trains. `tests`: its predictions for the test sets."""
+def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values, kind: str) -> Vary:
+    """The `vary` jobs of a model that a study trains. `tests`: its predictions for the test sets; `kind`: of the inputs."""
 
-    def vary(name: str, near: str, pool: int) -> Job:
+    def vary(name: str, estimator: Values | None, pool: int) -> Job:
         of = {job.spec["set"]: job for job in tests}.get(name)
-        said = {"set": name, "near": near, "pool": pool, "neighbours": NEIGHBOURS}
-        told = {"kind": "vary", "fit": fit.key, **said, "changes": _changes(near, pool), "of": None if of is None else of.key}
-        spec = {**said, "item": None if of is None else of.spec["item"], "data": {} if of is None else of.spec["data"]}
+        said, changes = _said(estimator, pool, kind)
+        told = {"kind": "vary", "fit": fit.key, "set": name, **said, "changes": changes, "of": None if of is None else of.key}
+        spec = {"set": name, **said, "item": None if of is None else of.spec["item"], "data": {} if of is None else of.spec["data"]}
         needs = (fit.key, *fit.needs)
         return Job(digest(told), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key)
 
     return vary
 
 
-def vary_of_given(predictions: Sequence[Job]) -> Vary:
-    """The `vary` jobs of a model that is not trained here. `predictions`: its jobs for every set."""
+def vary_of_given(predictions: Sequence[Job], kind: str) -> Vary:
+    """The `vary` jobs of a model that is not trained here. `predictions`: its jobs for every set; `kind`: of the inputs."""
 
-    def vary(name: str, near: str, pool: int) -> Job:
+    def vary(name: str, estimator: Values | None, pool: int) -> Job:
         of = next(job for job in predictions if job.spec["set"] == name)
-        said = {"near": near, "pool": pool, "neighbours": NEIGHBOURS}
-        told = {"kind": "vary", "of": of.key, **said, "changes": _changes(near, pool)}
+        said, changes = _said(estimator, pool, kind)
+        told = {"kind": "vary", "of": of.key, **said, "changes": changes}
         return Job(digest(told), {**of.spec, **said}, {**of.labels, "role": "vary"}, (), "vary")
 
     return vary

@@ -37,17 +37,18 @@ def jobs_of(
     models: Mapping[str, Values],
     methods: Mapping[str, MethodEntry],
     estimators: Mapping[str, Values],
+    kind: str,
 ) -> Iterator[Job]:
     """The jobs of one point, each after those that it needs.
 
-    `common` is what the jobs of the point share, `common_key` the same as it stands in keys.
+    `common` is what the jobs of the point share, `common_key` the same as it stands in keys. `kind`: of the inputs.
     """
     trained = {label: model for label, model in models.items() if "files" not in model}
     heads = {label: _Head(common, common_key, method.overrides, study.keep) for label, method in methods.items()}
     base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     place = {"data": point.data, "shift": point.shift, "size": point.size}
-    asked = EstimateJobs(estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()})
+    asked = EstimateJobs(estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()}, kind)
     told: set[str] = set()
 
     def new(*jobs: Job) -> Iterator[Job]:
@@ -69,7 +70,7 @@ def jobs_of(
                 bases = [base_head.fit(_method(known, defaults), model, vars(settings), base_labels)]
             fit = heads[label].fit(_method(method.facts, knobs), model, training, {**labels, "role": "fit"}, bases)
             predictions = heads[label].predictions(fit, labels)
-            near = vary_of_fit(fit, predictions, labels)
+            near = vary_of_fit(fit, predictions, labels, kind)
             estimates = asked.jobs([fit], predictions, {}, fit.key, near)
             yield from new(*bases, fit, *predictions, *estimates)
             yield _score([fit, *predictions, *estimates], {}, labels, fit.key)
@@ -79,7 +80,7 @@ def jobs_of(
         rows = {"data": common["data"], "main": common["main"], "split": common["split"], "seed": seed}
         labelled = [job for job in predictions if job.spec["set"] == asked.source]
         tested = [job for job in predictions if sets[job.spec["set"]]["role"] == "test"]
-        estimates = asked.jobs(labelled, tested, rows, "", vary_of_given(predictions))
+        estimates = asked.jobs(labelled, tested, rows, "", vary_of_given(predictions, kind))
         yield from new(*predictions, *estimates)
         # Beside the methods of every trained model, so that each table has it; one score serves them all.
         for beside in trained or [label]:

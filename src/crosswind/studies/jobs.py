@@ -140,7 +140,8 @@ def vary(spec: Values, place: Place) -> Done:
     with meter.part("evaluation"):
         answers, split, datasets = _asked(spec, place)
         rows = _row_set(split, spec["set"])
-        said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"])
+        own = spec.get("handed", {})
+        said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"], handed=own)
     write_said(place.folder / "copies.npz", said)
     return {"sets": {}, "warnings": [], "cost": meter.cost()}, {"cost": meter.cost()}
 
@@ -167,6 +168,7 @@ def estimate(spec: Values, place: Place) -> Done:
     from crosswind.estimators.base import Labelled
     from crosswind.estimators.estimating import told_of
     from crosswind.studies.varying import answers_of, pool_of, read_said
+    from crosswind.transforms.neighbourhood import pool_of_kind
 
     estimator, name = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]), spec["set"]
     files = {key: place.needed[job] for key, job in spec["reads"].items()}
@@ -183,7 +185,7 @@ def estimate(spec: Values, place: Place) -> Done:
         copies = {key: item[rule] for key, item in said.items()}
         learned = source[rule][spec["source"]]
         known = Labelled(answers_of(learned, near, copies.get("source")), learned.label)
-        pool = pool_of(copies.get("pool"), near, copies.get("pool near"))
+        pool = pool_of(copies.get("pool"), near, copies.get("pool near"), pool_of_kind(spec["inputs"]))
         told, sentences = told_of(estimator, known, answers_of(sets[name], near, copies.get("target")), pool, near, name)
         warnings += [f"{spec['label']} {text}" for text in sentences]
         estimates |= {rule: told} if told else {}

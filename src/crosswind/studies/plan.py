@@ -151,7 +151,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
-        jobs += jobs_of(study, point, common, common_key, models, here, estimators)
+        inputs = used[point.data].input
+        jobs += jobs_of(study, point, common, common_key, models, here, estimators, "image" if inputs is None else inputs.kind)
     check_distinct(jobs)
     texts = (
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"

@@ -211,7 +211,7 @@ class Study(_Strict):
     estimators: Named = _is([], "estimators of accuracy without labels, with settings if any; asked for every test set")
     pool_rows: int = _is(
         0,
-        "labelled rows of the source that are shown under every corruption, so that estimators learn how far they err; 0: none",
+        "labelled rows of the source, shown under every change of a pool, by which estimators learn how far they err; 0: none",
         ge=0,
     )
     training: dict[str, Any] = _is({}, "settings of the training loop (crosswind show training); a list of values is a grid")

@@ -1,6 +1,6 @@
 """What a model says of changed copies of rows: of their neighbours, or of the pool of a labelled source.
 
-The copies of a pool are rows of the source under every change of `POOL`; with a neighbourhood, the neighbours of each of those.
+The copies of a pool are rows of the source under every change for their kind; with a neighbourhood, the neighbours of each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.copies import Chain, copies
 from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers, Labelled
-from crosswind.transforms.neighbourhood import POOL, neighbourhood
+from crosswind.transforms.neighbourhood import Change, neighbourhood, pool_of_kind
 
 if TYPE_CHECKING:
     from crosswind.models.outside import Outside
@@ -57,8 +57,10 @@ def said_of_copies(
     neighbours: int,
     pool: int,
     features: Features | None = None,
+    handed: Mapping[str, Any] | None = None,
 ) -> dict[str, Said]:
     """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool, 0: the rows as they are.
+    `handed`: knobs of the transform of `near`, by its estimator.
 
     A family of changes is shown rows of its own draw: were they the same for all, the chance by which they are easier than others
     would stand in every accuracy of the pool alike, and an interval would not cover it.
@@ -69,13 +71,14 @@ def said_of_copies(
     law, n = rows.visit_law, len(rows.rows)
     given = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
     height = 0 if dataset.image_shape is None else min(dataset.image_shape[:2])
-    changes: list[Chain] = [((change.family, change.knobs),) for change in POOL] if pool else [()]
+    under = pool_of_kind(dataset.check_inputs().kind) if pool else ()
+    changes: list[Chain] = [((change.transform, change.knobs),) for change in under] or [()]
     beside: list[Chain] = [()]
     if near:
         own = neighbourhood(near)
-        beside += [((own.transform, own.knobs(height >= LARGE)),)] * neighbours
+        beside += [((own.transform, {**own.knobs(height >= LARGE), **(handed or {})}),)] * neighbours
     many, name = len(beside), "copies"
-    families = [change.family for change in POOL] if pool else [""]
+    families = [change.family for change in under] or [""]
     drawn = {family: _drawn(dataset.row_ids(given), family, pool or n) for family in families}
     used = np.unique(np.concatenate(list(drawn.values())))  # of a source of a million rows a table of all copies has 759 million
     made = copies(dataset, given[used], [(*change, *other) for change in changes for other in beside])
@@ -109,7 +112,7 @@ def _read(said: Predictions, n: int, many: int) -> tuple[Any, ...]:
         return answer, None, None
     spread = Answers(said.answer, said.logits)
     p = spread.log_probabilities
-    entropy = -np.where(np.isfinite(p), np.exp(p) * p, 0.0).sum(axis=1)
+    entropy = -(np.exp(p) * np.where(np.isfinite(p), p, 0.0)).sum(axis=1)
     return answer, entropy.astype(np.float32).reshape(n, many), said.logits.reshape(n, many, -1)[:, 0]
 
 
@@ -167,12 +170,12 @@ def answers_of(said: Predictions, near: str, copied: Said | None) -> Answers:
     return plain if copied is None else _near(plain, near, copied, 0)
 
 
-def pool_of(plain: Said | None, near: str, copied: Said | None) -> list[Labelled]:
-    """The labelled sets of the pool, one a change; empty where there is none."""
+def pool_of(plain: Said | None, near: str, copied: Said | None, changes: Sequence[Change]) -> list[Labelled]:
+    """The labelled sets of the pool, one of each of its `changes`; empty where there is none."""
     if plain is None:
         return []
     sets = []
-    for place, change in enumerate(POOL):
+    for place, change in enumerate(changes):
         logits, read = (None if part is None else part[place] for part in (plain.logits, plain.features))
         answers = Answers(plain.answer[place, :, 0], logits, features=read)
         answers = answers if copied is None else _near(answers, near, copied, place)

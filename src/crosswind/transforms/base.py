@@ -30,6 +30,9 @@ class Transform(ABC):
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = None
     """The knob that sets the strength, and values of it from weak to strong, as a contact sheet shows them."""
 
+    whole: ClassVar[bool] = False
+    """Of texts: whether one token is a whole text with its spaces, which the transform divides itself."""
+
     random: ClassVar[bool] = True
     """Whether the result depends on the key."""
 

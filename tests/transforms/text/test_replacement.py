@@ -16,6 +16,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.registry import facts
 from crosswind.transforms.text.draws import copy_keys, edits
 from crosswind.transforms.text.replacement import RandomReplacement, random_replacement
+from crosswind.transforms.text.synonyms import bundled_words
 
 WORDS = tuple(f"w{number}" for number in range(50))
 TOKENS = st.lists(st.text("aZ é日😀'\n\0", max_size=4), max_size=30)
@@ -95,9 +96,9 @@ def test_any_text(tokens: list[str], key: int, rate: float, size: int) -> None:
         ({"rate": float("nan")}, "random-replacement.rate"),
         ({"rate": "0.1"}, "random-replacement.rate"),
         ({"vocabulary": []}, "random-replacement.vocabulary: is empty"),
-        ({"vocabulary": "abc"}, "random-replacement.vocabulary: must be a list of tokens"),
-        ({"vocabulary": [1, 2]}, "random-replacement.vocabulary: must be a list of tokens"),
-        ({"vocabulary": None}, "random-replacement.vocabulary: must be a list of tokens"),
+        ({"vocabulary": "abc"}, "random-replacement.vocabulary: must be bundled or a list of tokens"),
+        ({"vocabulary": [1, 2]}, "random-replacement.vocabulary: must be bundled or a list of tokens"),
+        ({"vocabulary": None}, "random-replacement.vocabulary: must be bundled or a list of tokens"),
         ({"vocabulary": ["a", "b", "a"]}, "random-replacement.vocabulary: holds the token 'a' more than once"),
     ],
 )
@@ -108,10 +109,19 @@ def test_what_is_refused(settings: dict[str, object], words: str) -> None:
         random_replacement(TEXT, 0, **{"vocabulary": WORDS, **settings})  # type: ignore[arg-type]
 
 
+def test_the_bundled_vocabulary_is_one_for_all() -> None:
+    words = bundled_words()
+    assert len(words) > 2000 and list(words) == sorted(set(words)) and all(word.isalpha() and word.islower() for word in words)
+    drawn = {word for out in RandomReplacement(rate=1.0)([TEXT] * 400, np.arange(400, dtype=np.uint64)) for word in out}
+    assert drawn <= set(words) and len(drawn) > 0.7 * len(words)
+    assert RandomReplacement() == RandomReplacement(words)
+    assert random_replacement(TEXT, 5) == random_replacement(TEXT, 5, words)
+
+
 def test_the_command_line_lists_and_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert _status(["list", "text-transforms", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in rows] == ["eda", "random-replacement"]
+    assert [row["name"] for row in rows] == ["drop-words", "eda", "excerpt", "random-replacement", "typos"]
     for row in rows:
         assert _status(["show", "text-transform", row["name"]]) == 0
         assert row["summary"] in capsys.readouterr().out

@@ -102,6 +102,12 @@ def _lexicon() -> dict[str, tuple[str, ...]]:
     return {word: tuple(others) for word, others in found.items()}
 
 
+@cache
+def bundled_words() -> tuple[str, ...]:
+    """The words of the bundled lexicon that are of letters alone, in alphabetical order."""
+    return tuple(sorted(word for word in _lexicon() if word.isalpha()))
+
+
 @final
 @dataclass(frozen=True)
 class WordNet:

@@ -1,0 +1,173 @@
+"""Every registered estimator on texts: a number, or one sentence when the study is planned; pairs of texts; the changed copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+from tests.data.digit_files import real_data
+from tests.studies.plans import of_kind
+
+import crosswind as cw
+from crosswind.cli.main import _status
+from crosswind.core.errors import InputError
+from crosswind.core.registry import listing
+from crosswind.core.types import PART_MARK, InputSpec, Predictions
+from crosswind.data.copies import copies
+from crosswind.studies import varying
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import study_from
+from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, TEXT_POOL
+
+KNOWN = {item.name: item.access for item in listing("estimators")}
+CHEAP = ["ni-eda", "ni-randomreplace"]
+PRAISE, BLAME = ["good", "great", "fine", "lovely", "fun"], ["bad", "poor", "awful", "dull", "broken"]
+
+
+def review(rng: np.random.Generator, label: int, thing: str) -> str:
+    words = [str(rng.choice(PRAISE if (rng.random() < 0.8) == label else BLAME)) for _ in range(7)]
+    return f"The {thing} was {', '.join(words)} and it came on day {rng.integers(9999)} as number {rng.integers(9999)}."
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("reviews")
+    label, domain = np.arange(400) % 2, np.arange(400) // 2 % 2
+    texts = [review(rng, int(label[row]), ("film", "book")[domain[row]]) for row in range(400)]
+    table = polars.DataFrame({"text": texts, "label": label, "domain": np.where(domain == 1, "books", "films")})
+    table.write_csv(folder / "reviews.csv")
+    table.filter(domain == 1).select("text").write_csv(folder / "new.csv")
+    table.filter(domain == 0).select("text", "label").write_csv(folder / "known.csv")
+    return folder
+
+
+def on_texts(folder: Path, **changes: Any) -> dict[str, Any]:
+    data = {"source": "texts", "options": {"path": str(folder / "reviews.csv")}, "label": "label", "attributes": ["domain"]}
+    return {
+        "name": "reviews",
+        "data": {"reviews": {**data, "roles": {"test": 60, "validation": 0.3}}},
+        "shifts": {"none": []},
+        "models": {"bag-of-words": {"buckets": 2048, "words": 32}},
+        "training": {"steps": 60, "validate_every": 30, "batch": 32, "lr": 0.02},
+        "seeds": 1,
+        "pool_rows": 30,
+        **changes,
+    }
+
+
+def test_each_estimator_gives_a_number_on_texts_or_is_refused(reviews: Path, tmp_path: Path) -> None:
+    refused = {}
+    for name in KNOWN:
+        try:
+            make_plan(study_from(on_texts(reviews, estimators=[name])))
+        except InputError as error:
+            assert error.field == f"estimators.{name}" or error.field.startswith(f"estimators.{name}."), name
+            refused[name] = error.problem
+    given = [name for name in KNOWN if name not in refused]
+    assert len(given) >= 12 and len(given) + len(refused) == len(KNOWN) >= 19
+    assert set(CHEAP) <= set(given) and not {name for name, item in NEIGHBOURHOODS.items() if item.takes == "image"} & set(given)
+    assert "its neighbours are changed images, and data.reviews has texts" in refused["ni-translate"]
+    found = cw.run_study(on_texts(reviews, estimators=given), tmp_path / "out", workers=0)
+    assert not found.summary.failed
+    (told,) = [row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"]
+    said = " ".join(path.read_text("utf-8") for path in (tmp_path / "out").rglob("job.json"))
+    numbers = 0
+    for name in given:
+        if f"estimate:{name}" not in told:  # such as a measure that is one number for every set of the pool
+            assert f"{name} has no estimate for test: its measure is " in said, name
+            continue
+        value, low, high = (told[f"estimate{part}:{name}"] for part in ("", "_low", "_high"))
+        assert 0 <= value <= 1, name
+        shown = name not in (*CHEAP, "average-confidence")  # which say why they have none
+        assert (low is not None) == shown and (not shown or 0 <= low <= high <= 1 and high - low < 1), name
+        numbers += 1
+    assert numbers >= 11
+    assert _status(["report", str(tmp_path / "out"), "--page", str(tmp_path / "page.html")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"estimators": ["ni-eda"], "pool_rows": 0}, "estimators.ni-eda: learns from a pool of labelled, changed rows"),
+        ({"estimators": ["ni-erase"], "pool_rows": 0, "seeds": 5}, "estimators.ni-erase: its neighbours are changed images, and"),
+    ],
+)
+def test_what_texts_cannot_be_asked(reviews: Path, change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make_plan(study_from(on_texts(reviews, **change)))
+
+
+def test_images_are_refused_the_neighbours_of_texts() -> None:
+    digits = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 20, "validation": 0.2}}}
+    study = {"data": digits, "shifts": {"none": []}, "estimators": CHEAP, "pool_rows": 20, "seeds": 1, "models": ["mlp"]}
+    with pytest.raises(InputError, match="estimators.ni-eda: its neighbours are changed texts, and data.digits has images of "):
+        make_plan(study_from(study))
+
+
+def test_changed_copies_are_asked_for_once_and_again_where_they_are_others(reviews: Path) -> None:
+    def keys(**more: Any) -> dict[tuple[str, int, str], str]:
+        jobs = of_kind(make_plan(study_from(on_texts(reviews, **{"estimators": CHEAP, **more}))), "vary")
+        return {(job.spec["near"], job.spec["pool"], job.labels["set"]): job.key for job in jobs}
+
+    first = keys()
+    assert len(first) == 1 + 2 * 3, "the pool, and for each neighbourhood those of target, source and pool"
+    assert keys(estimators={"ni-eda": {"form": "entropy"}}).items() <= first.items()
+    assert not set(keys(pool_rows=20).values()) & {key for (_, pool, _), key in first.items() if pool}
+
+
+def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
+    data = cw.load("texts", path=str(reviews / "reviews.csv"))
+    rows = cw.split(data, "label", ["domain"], test=12).evaluation["test"]
+
+    def answers(sets: Any, datasets: Any) -> Any:
+        out = {}
+        for name, item in sets.items():
+            lengths = np.array([len(text) for text in datasets[item.source].inputs(item.rows)], dtype=np.float32)
+            logits = np.stack([lengths / 100, 1 - lengths / 100], axis=1)
+            out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
+        return {"last": out}, []
+
+    plain = varying.said_of_copies(answers, rows, {"reviews": data, rows.source: data}, "", 0, len(rows.rows))["last"]
+    assert plain.logits is not None and plain.answer.shape == (66, len(rows.rows), 1) and plain.logits.shape[0] == len(TEXT_POOL)
+    for place in (0, 20, 65):
+        change = ((TEXT_POOL[place].transform, TEXT_POOL[place].knobs),)
+        made = copies(data, rows.rows, [change] * (place + 1))
+        texts = made.inputs(np.arange(len(rows.rows)) * (place + 1) + place)
+        assert plain.logits[place, :, 0] == pytest.approx([len(text) / 100 for text in texts])
+
+
+def test_a_model_is_asked_about_texts_without_labels(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = cw.run_study(on_texts(reviews, pool_rows=0, keep="selected"), tmp_path / "out", workers=0)
+    key = found.rows[0]["key"]
+    asked = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", str(reviews / "new.csv"), pool_rows=20, near_rows=12)
+    told = {row.estimator: row for row in asked.rows}
+    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm"} <= set(told) and "ni-randaugment" not in str(asked)
+    assert all(0 <= row.estimate.accuracy <= 1 and row.pool_error is not None for row in asked.rows)
+    assert len(asked.doubtful) == 12 and all(item.text and item.picture is None for item in asked.doubtful)
+    command = ["estimate", "--model", f"{tmp_path / 'out'}#{key[:12]}", "--data", str(reviews / "new.csv")]
+    capsys.readouterr()
+    page = tmp_path / "page.html"
+    assert (
+        _status([*command, "--estimators", "ni-eda,ni-erase", "--pool-rows", "10", "--neighbour-rows", "5", "--out", str(page)])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "ni-eda" in out and "Left out: ni-erase, since its neighbours are changed images." in out
+    assert asked.doubtful[0].text[:20] in page.read_text("utf-8") or "<q>" in page.read_text("utf-8")
+
+
+def test_the_parts_of_pairs_are_changed_by_themselves(tmp_path: Path) -> None:
+    """As copies and as values of a derived attribute; real pairs of premise and hypothesis, where they are at hand."""
+    table = polars.read_parquet(real_data("cad_nli.parquet")).head(40)
+    pairs = [f"{one}{PART_MARK}{two}" for one, two in table.select("premise", "hypothesis").iter_rows()]
+    frame = polars.DataFrame({"text": pairs, "label": np.arange(40) % 2})
+    frame.write_parquet(tmp_path / "pairs.parquet")
+    data = cw.load("texts", path=str(tmp_path / "pairs.parquet"))
+    assert data.check_inputs() == InputSpec.text()
+    chains = [((change.transform, change.knobs),) for change in TEXT_POOL[1::3]]
+    changed = copies(data, np.arange(40), chains).inputs(np.arange(40 * len(chains)))
+    assert len(changed) == 40 * 22 and {text.count(PART_MARK) for text in changed} == {1}
+    assert sum(text.split(PART_MARK)[1] != pairs[row // 22].split(PART_MARK)[1] for row, text in enumerate(changed)) > 600
