@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.models.tiny_texts import SPECIAL, WORDS, encoder_folder
 
 from crosswind.core.errors import InputError
 from crosswind.core.registry import listing
@@ -26,10 +27,16 @@ INPUTS = {
     "linear-probe": InputSpec.features(12),
     "bag-of-words": InputSpec.tokens(9, 20),
     "text-cnn": InputSpec.tokens(9, 20),
+    "transformer": InputSpec.tokens(9, len(SPECIAL) + len(WORDS) + 1),
 }
 LONG = ("vit-b-16", "resnet101", "timm")  # seconds each
 NAMES = [item.name for item in listing("models") if item.built is None or item.built.trained]
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
+
+
+def knobs_of(name: str) -> dict[str, object]:
+    """What must be given to the model."""
+    return {"path": encoder_folder(), "tokens": 16} if name == "transformer" else {}
 
 
 def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -41,13 +48,13 @@ def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(INPUTS) and len(NAMES) == 16
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 17
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_parts_agree_with_the_whole(name: str) -> None:
-    model = build_model(name, {}, INPUTS[name], unnamed(5), 0).eval()
+    model = build_model(name, knobs_of(name), INPUTS[name], unnamed(5), 0).eval()
     x = rows_of(name)
     with torch.no_grad():
         logits, features = model(x), model.features(x)
@@ -67,7 +74,7 @@ def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)
     before = torch.default_generator.get_state()
     models = [
-        build_model(name, {}, INPUTS[name], unnamed(3), seed, copy=copy).state_dict()
+        build_model(name, knobs_of(name), INPUTS[name], unnamed(3), seed, copy=copy).state_dict()
         for seed, copy in [(0, 0), (0, 0), (1, 0), (0, 1)]
     ]
     assert torch.equal(before, torch.default_generator.get_state())
@@ -83,7 +90,7 @@ def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", CASES)
 def test_memory_layout_does_not_change_what_is_computed(name: str) -> None:
-    model = build_model(name, {}, INPUTS[name], unnamed(3), 0).double().eval()
+    model = build_model(name, knobs_of(name), INPUTS[name], unnamed(3), 0).double().eval()
     x = rows_of(name, torch.float64)
     plain = model(x)
     laid_out = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x

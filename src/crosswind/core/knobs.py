@@ -235,7 +235,9 @@ class Form:
     images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it, or the knob that
     says so; else it answers as it is, and `files` are its knobs that name files, whose contents are part of what it is.
     `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose
-    inputs it then takes; its knob `settings` holds that model's. `maps`: whether its stages give maps [c, h, w]; None: as
+    inputs it then takes; its knob `settings` holds that model's. `folders`: the knobs of a trained model that name a
+    folder or file whose contents are part of what it is, and what must be in it, `"tokenizer"` or `"encoder"`; the hash is in the
+    knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
     `has_maps` tells by the norm.
     """
 
@@ -248,6 +250,7 @@ class Form:
     files: tuple[str, ...] = ()
     takes: tuple[str, ...] = ("image",)
     of: str = ""
+    folders: Mapping[str, str] = dataclasses.field(default_factory=dict)
     maps: bool | None = None
 
     def has_maps(self) -> bool | None:

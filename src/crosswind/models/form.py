@@ -13,6 +13,7 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
+from crosswind.models.folders import check_encoder, check_tokenizer
 
 _PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
@@ -50,6 +51,12 @@ def check_form(
         return
     if form.of and knobs["weights"] is not None:
         raise InputError(f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none")
+    for knob, what in form.folders.items():
+        if what == "encoder":
+            check_encoder(knobs, field)
+        elif knobs[knob] is not None:
+            check_extra("transformers", f"{field}.{knob}", name)
+            check_tokenizer(knobs[knob], f"{field}.{knob}")
     weights = knobs.get("weights")
     published = weights is not None and not _is_file(weights)
     if weights is None and knobs.get("freeze_batch_norm"):

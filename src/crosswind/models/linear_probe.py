@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from crosswind.models.backbones import FlattenChannelsLast
 from crosswind.models.build import Backbone, Encoder, Model, build_model, make_backbone, normalised
 from crosswind.models.form import inner_model
 from crosswind.models.pretrained import read_weights, take_weights
+from crosswind.models.tokens import rounded_lengths, text_lengths
 
 __all__ = ["LinearProbe"]
 
-AT_ONCE = 256
+AT_ONCE, TEXTS_AT_ONCE = 256, 32
 """Rows whose features are computed at once: always as many, so that a row's features do not depend on the others."""
 
 
@@ -73,12 +74,27 @@ class LinearProbe(Backbone):
             given = rows if first is None else first.apply(rows)
             out = np.empty((len(given), model.width), dtype=np.float32)
             with torch.inference_mode(), torch.autocast(torch.device(device).type, enabled=False):
-                for start in range(0, len(given), AT_ONCE):
-                    part = given[start : start + AT_ONCE]
-                    filled = np.concatenate([part, np.repeat(part[-1:], AT_ONCE - len(part), axis=0)])
-                    x = torch.from_numpy(filled).to(device)
+                for places, size, length in _batches(given):
+                    x = torch.from_numpy(given[np.resize(places, size)][:, :length]).to(device)
                     x = normalised(x.permute(0, 3, 1, 2) if x.ndim == 4 else x, torch.float32, channels_last=False)
-                    out[start : start + len(part)] = model.features(x)[: len(part)].cpu().numpy()
+                    out[places] = model.features(x)[: len(places)].cpu().numpy()
             return out
 
         return Encoder(InputSpec.features(model.width), apply)
+
+
+def _batches(given: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], int, int | None]]:
+    """The places of the rows of each batch, how many it is filled up to, and the length that texts in it are cut to.
+
+    Rows of tokens stand with those of about their length, and each batch has a shape that a row's own length decides.
+    """
+    if given.dtype != np.int64:
+        yield from ((part, AT_ONCE, None) for part in _parts(np.arange(len(given)), AT_ONCE))
+        return
+    lengths = rounded_lengths(text_lengths(given), given.shape[1])
+    for length in np.unique(lengths).tolist():
+        yield from ((part, TEXTS_AT_ONCE, length) for part in _parts(np.flatnonzero(lengths == length), TEXTS_AT_ONCE))
+
+
+def _parts(places: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    return [places[start : start + size] for start in range(0, len(places), size)]

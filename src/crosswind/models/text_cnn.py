@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from crosswind.core.knobs import Form, choose, knob
 from crosswind.core.registry import register
 from crosswind.core.types import PART_MARK, InputSpec
 from crosswind.models.build import Backbone, Encoder, Model
+from crosswind.models.tokens import given_tokenizer, plain_tokens
 
 __all__ = ["TextCNN"]
 
@@ -32,9 +34,9 @@ class TextCNN(Backbone):
 
     Each of the three has `depth` layers of `width` filters and ReLU; a filter's features are its maxima over the text. Padding
     changes nothing. Tokens are words in lower case and single marks, each hashed into one of `buckets` vectors (CRC-32), so that
-    there is no vocabulary to be fitted. Stages embedding, convolutions, hidden; features of `hidden`. Kim 2014, "Convolutional
-    Neural Networks for Sentence Classification", section 2; sizes by Ng et al. 2022, appendix A.3 and table 6. The authors'
-    tokens are GPT-2's, of 50,263 types.
+    there is no vocabulary to be fitted; or those of `tokenizer`, without special tokens. Stages embedding, convolutions, hidden;
+    features of `hidden`. Kim 2014, "Convolutional Neural Networks for Sentence Classification", section 2; sizes by Ng et al. 2022,
+    appendix A.3 and table 6. The authors' tokens are GPT-2's, of 50,263 types.
     """
 
     words: int = knob(256, domain="[1, inf)", doc="tokens that are read of a text; the rest is cut off")
@@ -46,9 +48,13 @@ class TextCNN(Backbone):
         0.2, domain="[0, 1)", search=choose(0.0, 0.25, 0.5), grid={"ng2022": [0.0, 0.25, 0.5]}, source="ng2022 A.3",
         doc="share of values that are dropped of the vectors, and before and after the hidden layer",
     )  # fmt: skip
+    tokenizer: str | None = knob(
+        None, doc="a tokenizer.json of the library tokenizers, or its folder (extra `transformers`); null: words and marks by hash"
+    )
+    tokenizer_sha256: str | None = knob(None, doc="what the tokenizer's file must hash to")
     buckets: int = knob(50263, domain="[2, inf)", doc="vectors that tokens are hashed into; one of them stands for none")
 
-    built = Form(norm="none", takes=("text", "tokens"))
+    built = Form(norm="none", takes=("text", "tokens"), folders={"tokenizer": "tokenizer"})
     family = {"ng2022": "architecture"}
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
@@ -68,7 +74,12 @@ class TextCNN(Backbone):
         """Texts as numbers of their words: int64 [n, words], 0 where a text has ended."""
         if input.kind != "text":
             return None
-        return Encoder(InputSpec.tokens(self.words, self.buckets), self._tokens)
+        if self.tokenizer is None:
+            return Encoder(InputSpec.tokens(self.words, self.buckets), self._tokens)
+        tokenizer = given_tokenizer(self.tokenizer, self.tokenizer_sha256, "model.tokenizer")
+        # Beside its tokens 0 for none, and the mark between parts.
+        spec = InputSpec.tokens(self.words, tokenizer.get_vocab_size() + 2)
+        return Encoder(spec, partial(plain_tokens, tokenizer=tokenizer, length=self.words))
 
     def _tokens(self, texts: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((len(texts), self.words), dtype=np.int64)

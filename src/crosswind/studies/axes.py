@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from crosswind.core.errors import InputError, one_line, shown, unknown
-from crosswind.core.knobs import Knob, Log, choose, knobs_of, resolve
+from crosswind.core.knobs import Form, Knob, Log, choose, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.seeds import stream
 from crosswind.core.types import canonical, file_hash
-from crosswind.models.form import check_extra, check_form
+from crosswind.models.folders import contents_hash
+from crosswind.models.form import check_extra, check_form, inner_model
 from crosswind.shifts.base import exact
 from crosswind.shifts.split import parse_sampler
 from crosswind.studies.spec import Search, Study
@@ -173,8 +174,9 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
             hashes = {name: told for name, (_, told) in files.items()}
             out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes}
         else:
+            knobs |= _folders(known.built, knobs, path, folder)
             check_form(known.built, knobs, None, path, known.name)
-            out[label]["knobs"] |= _weights(knobs, path, folder)
+            knobs |= _weights(knobs, path, folder)
     return out
 
 
@@ -202,6 +204,28 @@ def _place_of(given: str, folder: Path | None, path: str) -> Path:
     if spec is None or spec.origin is None:
         raise InputError(path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}")
     return Path(spec.origin)
+
+
+def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -> dict[str, Any]:
+    """Places and hashes of the folders that a model is made from, looked for beside the study first; none of what is not there."""
+    if form is not None and form.of and knobs[form.of] is not None:
+        inner, settings = inner_model(knobs, path)
+        found = _folders(inner.built, settings, f"{path}.settings", folder)
+        return {"settings": {**(knobs["settings"] or {}), **found}} if found else {}
+    out: dict[str, Any] = {}
+    for name, kind in ({} if form is None else form.folders).items():
+        given, told = str(knobs[name]), f"{name}_sha256"
+        place = next((at for at in ([] if folder is None else [folder / given]) + [Path(given)] if at.exists()), None)
+        if knobs[name] is None or place is None:
+            continue
+        try:
+            found_hash = contents_hash(place, kind)
+        except OSError as error:
+            raise InputError(f"{path}.{name}", f"cannot read {given!r}: {error.strerror}") from None
+        if knobs[told] not in (None, found_hash):
+            raise InputError(f"{path}.{told}", f"the sha256 of {given!r} is {found_hash}, not {knobs[told]}")
+        out |= {name: str(place.resolve()), told: found_hash}
+    return out
 
 
 def _hash(file: Path, given: str, path: str) -> str:

@@ -25,9 +25,16 @@ class ModelSpec:
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the model, as plain values: a file of weights whose hash is given counts by it, not by where it lies."""
-        known = self.knobs.get("weights_sha256") is not None and str(self.knobs.get("weights")).endswith(".safetensors")
-        return {"name": self.name, "knobs": {**self.knobs, "weights": "file"} if known else dict(self.knobs)}
+        """What decides the model, as plain values: a file or folder whose hash is given counts by it, not by where it lies."""
+        return {"name": self.name, "knobs": _without_places(self.knobs)}
+
+
+def _without_places(knobs: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: _without_places(value) if name == "settings" and value else value for name, value in knobs.items()}
+    for name, value in knobs.items():
+        if knobs.get(f"{name}_sha256") is not None and (name != "weights" or str(value).endswith(".safetensors")):
+            told[name] = "file"
+    return told
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,78 @@
+"""Texts as numbers of a given tokenizer's tokens, 0 after the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, one_line
+from crosswind.core.types import PART_MARK
+from crosswind.models.folders import TOKENIZER, contents_hash
+
+__all__ = ["given_tokenizer", "plain_tokens", "rounded_lengths", "special_tokens", "text_lengths"]
+
+SHORTEST = 8
+
+
+def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
+    """The tokenizer of the library tokenizers in a file, or in tokenizer.json of a folder; its file must hash to `digest`.
+
+    Raises `InputError` on `field`.
+    """
+    from tokenizers import Tokenizer
+
+    file = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
+    if digest is not None and file.is_file() and contents_hash(file, "tokenizer") != digest:
+        raise InputError(field, f"{str(file)!r} has changed: its sha256 is no longer {digest[:12]}...")
+    try:
+        made = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises plain exceptions
+        raise InputError(field, f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})") from None
+    made.no_padding()
+    made.no_truncation()
+    return made
+
+
+def plain_tokens(texts: NDArray[Any], tokenizer: Any, length: int) -> NDArray[np.int64]:
+    """int64 [n, length]: 1 + each number, without special tokens; for the mark between parts 1 + the tokens that there are."""
+    mark = tokenizer.get_vocab_size() + 1
+    parts = [text.split(PART_MARK) for text in texts]
+    found = iter(tokenizer.encode_batch([part for row in parts for part in row], add_special_tokens=False))
+    out = np.zeros((len(texts), length), dtype=np.int64)
+    for row, of_row in enumerate(parts):
+        numbers: list[int] = []
+        for place in range(len(of_row)):
+            numbers += [mark] * (place > 0) + [number + 1 for number in next(found).ids[:length]]
+        out[row, : len(numbers)] = numbers[:length]
+    return out
+
+
+def special_tokens(texts: NDArray[Any], tokenizer: Any, length: int, vocabulary: int, kinds: int) -> NDArray[np.int64]:
+    """int64 [n, length]: 1 + number + `vocabulary` x kind, with the tokenizer's special tokens; two parts make a pair.
+
+    `kinds`: how many kinds of token (first or second text) the model knows. A third part belongs to the second text.
+    """
+    tokenizer.enable_truncation(length)
+    parts = [text.split(PART_MARK, 1) for text in texts]
+    given = [part[0] if len(part) == 1 else (part[0], part[1].replace(PART_MARK, " ")) for part in parts]
+    out = np.zeros((len(texts), length), dtype=np.int64)
+    for row, found in enumerate(tokenizer.encode_batch(given)):
+        kind = np.minimum(np.asarray(found.type_ids, dtype=np.int64), kinds - 1)
+        out[row, : len(found.ids)] = 1 + np.asarray(found.ids, dtype=np.int64) + vocabulary * kind
+    return out
+
+
+def rounded_lengths(lengths: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Each length rounded up to 8, 12, 16, 24, 32, 48, ..., at most `most`: few shapes, of which a third at most is padding."""
+    steps = SHORTEST * 2 ** np.arange(max(1, most.bit_length()))
+    sizes = np.unique(np.minimum(np.concatenate([steps, steps * 3 // 2]), most))
+    return sizes[np.minimum(np.searchsorted(sizes, lengths), len(sizes) - 1)].astype(np.int64)
+
+
+def text_lengths(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of rows of tokens [n, length] how many each has up to its last one, int64 [n]."""
+    there = tokens != 0
+    return np.where(there.any(1), tokens.shape[1] - there[:, ::-1].argmax(1), 0)
