@@ -77,8 +77,8 @@ def prepare_command(
 
 def _sentence(name: str, source: PreparedSource, copy: Copy, word: str, before: int, seconds: float) -> str:
     size = sum(copy.files.values())
-    shape = " x ".join(str(side) for side in copy.image_shape)
-    words = f"{name} is {word}: {copy.n_rows:,} pictures of {shape} ({copy.store}, {bytes_text(size)}) in {copy.folder}"
+    what = "texts (" if copy.image_shape is None else f"pictures of {' x '.join(map(str, copy.image_shape))} ({copy.store}, "
+    words = f"{name} is {word}: {copy.n_rows:,} {what}{bytes_text(size)}) in {copy.folder}"
     if word == "prepared":
         words += f", {seconds:.0f} s" + (f"; {before:,} rows were there from before" if before else "")
     if copy.totals and copy.parts != copy.totals:

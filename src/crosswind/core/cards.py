@@ -40,10 +40,10 @@ class Card:
     """The card of a data set.
 
     `attributes`: name -> values, or their number, or a few words. `totals`: part (`"train"`, `"all"`) -> rows, as published; empty
-    where the data are the user's own. `shape`: height x width x channels of the pictures, in words. `licence`, `citation`: as the
-    authors give them. `used`: paper -> where and how. `layout`: the source for the layout of the files. `get`: one sentence on
-    what to get and from where, for files that are not fetched. `files`: the originals. `drawn`: with its default settings the data
-    set is drawn or lies in a library, so that no file is needed.
+    where the data are the user's own. `shape`: height x width x channels of the pictures, or what a text is, in words. `licence`,
+    `citation`: as the authors give them. `used`: paper -> where and how. `layout`: the source for the layout of the files. `get`:
+    one sentence on what to get and from where, for files that are not fetched. `files`: the originals. `drawn`: with its default
+    settings the data set is drawn or lies in a library, so that no file is needed.
     """
 
     attributes: Mapping[str, Any]

@@ -130,6 +130,11 @@ class AttributedDataset:
         height, width, channels = self.input.shape
         return height, width, channels
 
+    @property
+    def shows(self) -> str:
+        """What a row shows, in a word: text or picture."""
+        return "text" if self.input is not None and self.input.kind == "text" else "picture"
+
     def check_inputs(self) -> InputSpec:
         """What the inputs are. Raises `DataError` where there are none."""
         if self.read is None or self.input is None:

@@ -90,7 +90,7 @@ class TextCNN(Backbone):
 
 
 class _Embedding(nn.Module):
-    """int64 [n, length] -> [n, d + 1, longest]: vectors, and as the last channel 1 where there is a word."""
+    """int64 [n, length] -> [n, d + 1, length]: vectors, and as the last channel 1 where there is a word."""
 
     def __init__(self, vocabulary: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -102,9 +102,6 @@ class _Embedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         there = x != 0
-        if x.device.type == "cpu":  # elsewhere asking for the longest would wait for the device
-            longest = max([1, *(there.any(0).nonzero()[-1:, 0] + 1).tolist()])
-            x, there = x[:, :longest], there[:, :longest]
         vectors = self.dropout(self.vectors(x))
         return torch.cat([vectors, there[..., None].to(vectors.dtype)], 2).transpose(1, 2)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from crosswind.core.errors import InputError, one_line
 from crosswind.core.types import PART_MARK
 from crosswind.models.folders import TOKENIZER, contents_hash
 
-__all__ = ["given_tokenizer", "plain_tokens", "rounded_lengths", "special_tokens", "text_lengths"]
+__all__ = ["given_tokenizer", "plain_tokens", "rounded_lengths", "special_tokens", "text_lengths", "trimmed"]
 
 SHORTEST = 8
 
@@ -65,14 +68,31 @@ def special_tokens(texts: NDArray[Any], tokenizer: Any, length: int, vocabulary:
     return out
 
 
-def rounded_lengths(lengths: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def rounded_lengths(lengths: NDArray[Any], most: int) -> NDArray[np.int64]:
     """Each length rounded up to 8, 12, 16, 24, 32, 48, ..., at most `most`: few shapes, of which a third at most is padding."""
+    sizes = _sizes(most)
+    return sizes[np.searchsorted(sizes, lengths)]
+
+
+@cache
+def _sizes(most: int) -> NDArray[np.int64]:
     steps = SHORTEST * 2 ** np.arange(max(1, most.bit_length()))
-    sizes = np.unique(np.minimum(np.concatenate([steps, steps * 3 // 2]), most))
-    return sizes[np.minimum(np.searchsorted(sizes, lengths), len(sizes) - 1)].astype(np.int64)
+    return np.unique(np.minimum(np.concatenate([steps, steps * 3 // 2]), most)).astype(np.int64)
 
 
-def text_lengths(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+def text_lengths(tokens: NDArray[Any]) -> NDArray[np.int64]:
     """Of rows of tokens [n, length] how many each has up to its last one, int64 [n]."""
     there = tokens != 0
     return np.where(there.any(1), tokens.shape[1] - there[:, ::-1].argmax(1), 0)
+
+
+def trimmed(x: Tensor, longest: int | None = None) -> Tensor:
+    """Tokens int64 [n, length] without places that are empty in all of them, the rest rounded up; anything else as it is.
+
+    `longest`: the tokens of the longest text, where it is known: else `x` is asked, which on an accelerator waits for it.
+    """
+    if x.dtype != torch.int64 or x.ndim != 2:
+        return x
+    if longest is None:
+        longest = int(text_lengths((x != 0).any(0)[None].cpu().numpy())[0])
+    return x[:, : int(rounded_lengths(np.asarray(longest), x.shape[1]))]

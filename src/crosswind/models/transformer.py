@@ -113,16 +113,15 @@ class Transformer(Backbone):
 
     def _net(self, config: Any, folder: Path) -> Any:
         """The encoder without what stands on it, with its weights."""
-        from transformers import AutoModel
+        import transformers
 
+        library: Any = transformers.AutoModel
         if self.weights != "published":
-            return AutoModel.from_config(config, trust_remote_code=False, add_pooling_layer=False)
+            return library.from_config(config, trust_remote_code=False, add_pooling_layer=False)
         told = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True, "add_pooling_layer": False}
         try:
             with _quiet():
-                net, report = AutoModel.from_pretrained(
-                    folder, config=config, dtype=torch.float32, output_loading_info=True, **told
-                )
+                net, report = library.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **told)
         except Exception as error:  # whatever a damaged file makes the library raise
             problem = f"the weights in {str(folder)!r} cannot be read ({one_line(str(error), 200)})"
             raise InputError("model.path", problem) from None
@@ -135,8 +134,9 @@ class Transformer(Backbone):
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No bars and reports of the library: what is missing is told by what is raised."""
-    from transformers.utils import logging
+    import transformers
 
+    logging: Any = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -184,6 +184,7 @@ class _Network:
         import torch
 
         from crosswind.models.build import normalised
+        from crosswind.models.tokens import trimmed
 
         spec = dataset.check_inputs()
         if spec not in self._built:
@@ -191,7 +192,7 @@ class _Network:
         encode, network = self._built[spec]
 
         def run(x: NDArray[Any]) -> Any:
-            given = torch.from_numpy(x if encode is None else encode(x))
+            given = trimmed(torch.from_numpy(x if encode is None else encode(x)))
             with torch.inference_mode():
                 seen = normalised(given.permute(0, 3, 1, 2) if given.ndim == 4 else given, torch.float32, False)
                 return getattr(network, way)(seen).numpy()

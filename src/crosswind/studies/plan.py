@@ -6,7 +6,7 @@ attributes and values that the data does not have, shifts that empty the trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -129,6 +129,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in _sources(split, point)}
         _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, trained)
+        _check_lengths(used[point.data], methods.values())
         check_changes(study, estimators, point.data, used[point.data].input)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
@@ -258,6 +259,15 @@ def _check_selection(study: Study, point: Point, counts: DrawCounts, estimates: 
     if estimates and not counts.set_rows.get(source_set({name: item.role for name, item in study.sets.items()})):
         problem = "learn from the labels of a set of role validation with rows, and there is none"
         raise InputError("estimators", f"{problem} ({point.title})")
+
+
+def _check_lengths(data: AttributedDataset, methods: Iterable[MethodEntry]) -> None:
+    """Refuse batches of similar length of what has no length."""
+    pooled = any(training["length_pool"] for method in methods for _, _, training in method.points)
+    if pooled and data.input is not None and data.input.kind not in ("text", "tokens"):
+        raise InputError(
+            "training.length_pool", f"puts texts of similar length together, and the rows of {data.name!r} are {data.input}"
+        )
 
 
 def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]) -> None:

@@ -77,6 +77,9 @@ class Steps:
             elif self._taken == WARM_UP:
                 self._record(batch, number)
         self._taken += 1
+        if self._graph is not None and self._fixed is not None and batch.x.shape != self._fixed.x.shape:
+            with self._beside():
+                return self._ordinary(batch, number)  # texts of another length than those of the recorded step
         if self._graph is not None:
             if self.replayed:
                 return self._replay(batch, number)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.data.resident import ResidentRows
+from crosswind.models.tokens import text_lengths, trimmed
 from crosswind.transforms.layout import on_device
 
 DEVICE_SHARE = 4
@@ -21,12 +22,16 @@ DEVICE_SHARE = 4
 
 
 class RowInputs:
-    """The inputs of some rows, by place. `waited`: seconds spent so far on waiting for inputs that were not yet read."""
+    """The inputs of some rows, by place. `waited`: seconds spent so far on waiting for inputs that were not yet read.
+
+    Texts are cut to the longest that is asked for at once, see `trimmed`, unless they are to be `whole`.
+    """
 
     def __init__(self, rows: ResidentRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
         self._waited = 0.0
         self._copied: Tensor | None = None
+        self._lengths: NDArray[np.int64] | None = None
         self._reader: ThreadPoolExecutor | None = None
 
     @property
@@ -46,12 +51,23 @@ class RowInputs:
         for part in np.array_split(np.arange(n), max(1, size >> 26)):
             self._copied[part[0] : part[-1] + 1] = on_device(self._rows.take(part), self._device)
 
+    def lengths(self) -> NDArray[np.int64] | None:
+        """How many tokens each row has, int64 [n]; None where rows are no texts, or are read at each asking."""
+        memory = self._rows.memory
+        if self._lengths is None and memory is not None and memory.dtype == np.int64 and self._rows.held():
+            self._lengths = text_lengths(memory[self._rows.rows])
+        return self._lengths
+
     def held(self, places: NDArray[np.int64] | None = None) -> bool:
         """Whether the rows at `places` (None: all) can be gathered at once."""
         return self._copied is not None or self._rows.held(places)
 
-    def take(self, places: NDArray[np.int64]) -> Tensor:
+    def take(self, places: NDArray[np.int64], *, whole: bool = False) -> Tensor:
         """The inputs at `places` on the device, as `InputSpec` says: images uint8 [m, h, w, c]."""
+        found, lengths = self._gathered(places), None if whole else self.lengths()
+        return found if whole else trimmed(found, None if lengths is None else int(lengths[places].max(initial=0)))
+
+    def _gathered(self, places: NDArray[np.int64]) -> Tensor:
         if self._copied is not None:
             return self._copied.index_select(0, on_device(places, self._device))
         memory = self._rows.memory
@@ -69,19 +85,19 @@ class RowInputs:
             self._reader = ThreadPoolExecutor(1, thread_name_prefix="inputs", initializer=threads)
         return self._reader.submit(self._rows.take, places)
 
-    def arrived(self, coming: Future[NDArray[Any]]) -> Tensor:
+    def arrived(self, coming: Future[NDArray[Any]], *, whole: bool = False) -> Tensor:
         """The inputs whose reading `ahead` started, as `take` gives them."""
         begun = time.perf_counter()
         found = coming.result()
         self._waited += time.perf_counter() - begun
-        return on_device(found, self._device)
+        return on_device(found if whole or found.dtype != np.int64 else trimmed(torch.from_numpy(found)).numpy(), self._device)
 
-    def each(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+    def each(self, parts: Sequence[NDArray[np.int64]], *, whole: bool = False) -> Iterator[Tensor]:
         """`take` of each part, one part ahead where they are not held."""
         if all(self.held(part) for part in parts):
-            yield from map(self.take, parts)
+            yield from (self.take(part, whole=whole) for part in parts)
             return
         coming = self.ahead(parts[0])
         for later in [*parts[1:], None]:
             current, coming = coming, coming if later is None else self.ahead(later)
-            yield self.arrived(current)
+            yield self.arrived(current, whole=whole)

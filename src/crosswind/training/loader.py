@@ -21,9 +21,10 @@ from crosswind.data.derive import render, split_rows, training_keys, visit_value
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Pair, Partners, Stage
 from crosswind.models.build import normalised
+from crosswind.models.tokens import text_lengths
 from crosswind.training.inputs import RowInputs
 from crosswind.training.pairs import PartnerRows
-from crosswind.training.samplers import Order, even_groups, row_weights
+from crosswind.training.samplers import Lengths, Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.layout import on_device
 
@@ -94,6 +95,12 @@ class TrainingRows:
         self._inputs = RowInputs(held, self._device)
         self._inputs.copy_to_device()
         self._coming: dict[int, Future[NDArray[Any]]] = {}
+        self._lengths: NDArray[np.int64] | None = None
+        if settings.length_pool and dataset.check_inputs().kind == "tokens":
+            self._lengths = self._inputs.lengths()
+            if self._lengths is None:
+                self._lengths = text_lengths(held.take(np.arange(len(distinct))))
+            self._lengths = self._lengths[self._place]
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
         self.environment = None if rows.environment is None else self._on_device(rows.environment)
@@ -150,7 +157,10 @@ class TrainingRows:
             weight, law = even_groups(weight, group, self._law[kept], self._rows.visit_step[0])
             self._law, sampler = self._law.copy(), "epoch"
             self._law[kept] = law
-        return Order(members, row_weights(weight, group, sampler), self._seed, "order", self._stage.name, *code)
+        lengths = None
+        if self._lengths is not None and not code:
+            lengths = Lengths(self._lengths[kept], self._settings.batch, self._settings.length_pool)
+        return Order(members, row_weights(weight, group, sampler), self._seed, "order", self._stage.name, *code, lengths=lengths)
 
     def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch]; and the epoch of the first."""
@@ -223,16 +233,16 @@ class TrainingRows:
 
         Where they have to be read, those of the next steps are begun too.
         """
-        by = "" if self._partners is None else self._partners.by
+        by, whole = "" if self._partners is None else self._partners.by, self._stage.extra is not None
         if self._inputs.held():
-            return _channels_first(self._inputs.take(self._place[seen.gathered(by)]))
+            return _channels_first(self._inputs.take(self._place[seen.gathered(by)], whole=whole))
         wanted = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
         self._coming = {number: coming for number, coming in self._coming.items() if number in wanted}
         for number in wanted:
             if number not in self._coming:
                 rows = (seen if number == step else self._seen(number)).gathered(by)
                 self._coming[number] = self._inputs.ahead(self._place[rows])
-        return _channels_first(self._inputs.arrived(self._coming.pop(step)))
+        return _channels_first(self._inputs.arrived(self._coming.pop(step), whole=whole))
 
     def _views_of(self, x: Tensor, seen: _Seen) -> Iterator[Tensor]:
         """The views of the rows with inputs `x`, each as a model takes it; where there are partners, theirs after the rows'."""
@@ -295,23 +305,30 @@ class EvaluationRows:
         """Seconds."""
         return self._inputs.waited
 
+    def by_length(self, places: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """The order of `places` (None: all) in which texts grow longer, so that a batch has little padding; else their own."""
+        places = np.arange(len(self.rows.rows)) if places is None else places
+        lengths = self._inputs.lengths()
+        return np.arange(len(places)) if lengths is None else np.argsort(lengths[places], kind="stable")
+
     def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
         """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
 
-        Batches of one size keep a row's numbers independent of how many rows there are.
+        Batches of one size keep a row's numbers independent of how many rows there are. Texts are cut to the longest of a padded
+        batch.
         """
         places = np.arange(len(self.rows.rows)) if places is None else places
         size = self._settings.evaluation_batch
         self._held.bring(places)
         parts = [places[start : start + size] for start in range(0, len(places), size)]
         full = [np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part for part in parts]
-        for part, x in zip(parts, self._inputs.each(full), strict=True):
+        for part, x in zip(parts, self._inputs.each(full, whole=not padded), strict=True):
             yield normalised(_channels_first(x), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
 
     def images(self, places: NDArray[np.int64]) -> Tensor:
         """The pictures at `places` as they are kept: uint8 [n, c, h, w] in channels-last memory, on the run's device."""
         self._held.bring(places)
-        (x,) = self._inputs.each([places])
+        (x,) = self._inputs.each([places], whole=True)
         return x.permute(0, 3, 1, 2)
 
     def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:

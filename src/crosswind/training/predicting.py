@@ -57,8 +57,9 @@ def outputs(
 def predict(method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings) -> Predictions:
     """What the method says of every row, in the order of the rows; logits float32."""
     with evaluation_mode(modules.values()), autocast(settings):
-        found = outputs(method, modules, state, rows, settings, None)
-    return _predictions(rows, found, np.arange(len(rows.rows.rows)))
+        order = rows.by_length()
+        found = outputs(method, modules, state, rows, settings, order)
+    return _predictions(rows, found, order)
 
 
 def predict_adapted(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
@@ -137,16 +138,17 @@ class LoopContext:
 
     def inputs(self, rows: Tensor | None = None) -> Tensor:
         """See `RunContext.inputs`."""
-        return torch.cat([x for x, _ in self._images.batches(_places(rows), padded=False)])
+        return torch.cat([x for x, _ in self._images.batches(None if rows is None else _places(rows), padded=False)])
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
         """See `RunContext.predict`."""
         if base:
             return Output(logits=self._passed(rows, self._base_model(), lambda model, x: model(x)))
         with evaluation_mode(self.modules.values()), autocast(self._settings):
-            found = outputs(self._method, self.modules, self.state, self._images, self._settings, _places(rows))
+            places, back = self._in_order(rows)
+            found = outputs(self._method, self.modules, self.state, self._images, self._settings, places)
         parts = [(item.logits, item.label, item.parsed) for item in found]
-        return Output(*(None if part[0] is None else _plain(torch.cat(part).cpu()) for part in zip(*parts, strict=True)))
+        return Output(*(None if part[0] is None else _plain(torch.cat(part).cpu()[back]) for part in zip(*parts, strict=True)))
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
         """See `RunContext.features`."""
@@ -154,10 +156,17 @@ class LoopContext:
 
     def _passed(self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]) -> Tensor:
         def passed(made: Modules) -> list[Tensor]:
-            return [run(made["model"], x)[:n].cpu() for x, n in self._images.batches(_places(rows), padded=True)]
+            return [run(made["model"], x)[:n].cpu() for x, n in self._images.batches(places, padded=True)]
 
+        places, back = self._in_order(rows)
         with evaluation_mode([model]), autocast(self._settings):
-            return _plain(torch.cat(evaluated({"model": model}, self._settings.precision, passed)))
+            return _plain(torch.cat(evaluated({"model": model}, self._settings.precision, passed))[back])
+
+    def _in_order(self, rows: Tensor | None) -> tuple[NDArray[np.int64], Tensor]:
+        """The places of rows in the order in which they are asked, and for each row where its answer then stands."""
+        places = np.arange(len(self._images.rows.rows)) if rows is None else _places(rows)
+        order = self._images.by_length(places)
+        return places[order], torch.from_numpy(np.argsort(order))
 
     def _base_model(self) -> Model:
         model: Model = self._placed(self._make_model(base=True))
@@ -258,8 +267,8 @@ def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
-def _places(rows: Tensor | None) -> np.ndarray | None:
-    return None if rows is None else rows.cpu().numpy().astype(np.int64)
+def _places(rows: Tensor) -> NDArray[np.int64]:
+    return rows.cpu().numpy().astype(np.int64)
 
 
 def _plain(tensor: Tensor) -> Tensor:

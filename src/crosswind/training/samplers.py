@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
 
 
+class Lengths(NamedTuple):
+    """The length of each member, int64 [m]; of every `pool` batches of `batch` members, those of similar length stand together."""
+
+    of: NDArray[np.int64]
+    batch: int
+    pool: int
+
+
 class Order:
     """The members of a set in an endless order: one block after another, each a permutation or as many weighted draws.
+
+    With `lengths`, a permutation is cut into pools of batches, each pool sorted by length (equal ones as they came) and cut into
+    batches, and these put in random order. A block's first members, as many as fill the batch that the one before began, stay.
 
     `members` int64 [m], repeats allowed. `weights` float64 [m]: probabilities of draws with replacement; None: permutations. Blocks
     are drawn from `stream(seed, *names, block)`.
     """
 
-    def __init__(self, members: NDArray[np.int64], weights: NDArray[np.float64] | None, seed: int, *names: object) -> None:
-        self.members, self._seed, self._names = members, seed, names
+    def __init__(
+        self,
+        members: NDArray[np.int64],
+        weights: NDArray[np.float64] | None,
+        seed: int,
+        *names: object,
+        lengths: Lengths | None = None,
+    ) -> None:
+        self.members, self._seed, self._names, self._lengths = members, seed, names, lengths
         self.size = len(members)
         self._cumulated: NDArray[np.float64] | None = None
         if weights is not None:
@@ -44,11 +64,26 @@ class Order:
         if number not in self._blocks:
             generator = stream(self._seed, *self._names, number)
             if self._cumulated is None:
-                block = self.members[generator.permutation(self.size)]
+                places = generator.permutation(self.size)
+                if self._lengths is not None:
+                    places = self._by_length(places, -number * self.size % self._lengths.batch, generator)
+                block = self.members[places]
             else:
                 block = self.members[np.searchsorted(self._cumulated, generator.random(self.size), side="right")]
             self._blocks = {key: kept for key, kept in self._blocks.items() if key == number - 1} | {number: block}
         return self._blocks[number]
+
+    def _by_length(self, places: NDArray[np.int64], begun: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        assert self._lengths is not None
+        length, batch, pool = self._lengths
+        parts = [places[:begun]]
+        for start in range(begun, self.size, batch * pool):
+            some = places[start : start + batch * pool]
+            some = some[np.argsort(length[some], kind="stable")]
+            whole = len(some) - len(some) % batch
+            cut = some[:whole].reshape(-1, batch)
+            parts += [*cut[generator.permutation(len(cut))], some[whole:]]
+        return np.concatenate(parts)
 
 
 def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: str) -> NDArray[np.float64] | None:

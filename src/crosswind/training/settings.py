@@ -76,6 +76,12 @@ class TrainingSettings:
         doc="arithmetic: float32, TF32 products (cuda only), bfloat16 autocast, or float64 for tests",
     )
     evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
+    length_pool: int = knob(
+        0,
+        domain="[0, inf)",
+        doc="texts: of so many batches of an epoch, rows of similar length stand together, so that less is padding; 0: none do. "
+        "Methods and samplers that draw rows by weight or environment keep their order",
+    )
     checkpoint_seconds: float = knob(
         30.0, domain="[0, inf)", doc="seconds between checkpoints, each at a validation; a run that is shorter writes none"
     )
@@ -105,7 +111,7 @@ def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Without one that is younger than stores and at its default, so that keys stay.
     """
-    told = {name: value for name, value in settings.items() if name != "select_before_switch" or value}
+    told = {name: value for name, value in settings.items() if value or name not in ("select_before_switch", "length_pool")}
     told.pop("checkpoint_seconds", None)
     return told
 

@@ -6,15 +6,13 @@ A copy is made in a folder beside the place where it will lie, under the kernel'
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import io
 import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +27,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
 from crosswind.core.types import canonical, digest, digest_arrays
 from crosswind.data.archives.checks import telling
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.prepared.claiming import claimed, writing
 from crosswind.data.prepared.copies import (
     ATTRIBUTES,
     OFFSETS,
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
 
 KNOWN = {CARD, ATTRIBUTES, OFFSETS, *PIXELS.values()}
 """The files of a copy: a folder with others in it is somebody's own, and is not replaced."""
+STORES = ("array", "jpeg")
+"""Of pictures; texts have one of their own."""
 JPEG_QUALITY = 95
 """Quality in Pillow's words; colours are kept at full resolution (4:4:4), which 95 alone would halve."""
 ROW = np.dtype([("bytes", "<u4"), ("content", "<u8"), ("chunk", "V16")])
@@ -79,7 +80,8 @@ def prepare(
 
     `root`: the folder of prepared data, instead of the source's. `originals`: a folder of original files to read instead of
     `root`/originals/NAME, from which what is missing there is fetched. `store`: `"array"` (default), a memory-mapped uint8 array,
-    or `"jpeg"`, JPEG bytes of quality 95 without loss of colour resolution; a copy of another store is replaced. `accept_totals`:
+    or `"jpeg"`, JPEG bytes of quality 95 without loss of colour resolution; a copy of another store is replaced. Texts have a store
+    of their own. `accept_totals`:
     take numbers of rows that are not the published ones. `again`: replace the copy that is there. `workers`: threads that decode
     (decoders let go of the interpreter); one a core by default. `on_progress(stage, done, total)`: bytes while files are
     fetched, checked and read, then rows.
@@ -88,8 +90,8 @@ def prepare(
     damaged or not what they should be, for totals that differ, and for a disk that is full or cannot be written. Nothing half-made
     lies under the copy's name then, and what is done is kept for the next call.
     """
-    if store is not None and store not in PIXELS:
-        raise unknown("store", "store", store, list(PIXELS))
+    if store is not None and store not in STORES:
+        raise unknown("store", "store", store, STORES)
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise InputError("workers", f"must be a number of threads, not {workers!r}")
     target, tell = copy_folder(source, root), on_progress or (lambda stage, done, total: None)
@@ -102,7 +104,7 @@ def prepare(
             shutil.rmtree(work, ignore_errors=True)
             return Prepared(there, made=False)
         with telling(tell):
-            reading, identity = _read(source, _gathered(source, root, originals, tell), store or "array")
+            reading, identity, store = _read(source, _gathered(source, root, originals, tell), store)
         found, published = dict(reading.parts), dict(source.totals())
         if published and found != published and not accept_totals:
             told = [", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (found, published)]
@@ -110,8 +112,8 @@ def prepare(
                 f"{owner(source)}: the originals hold {told[0]} rows, where {told[1]} are published; "
                 "--accept-totals takes them as they are"
             )
-        with _writing(work):
-            before = _write(source, reading, identity, store or "array", work, workers or cores(), tell)
+        with writing(work):
+            before = _write(source, reading, identity, store, work, workers or cores(), tell)
             _publish(work, target)
     return Prepared(find_copy(source, str(target.parent)), made=True, rows_before=before)
 
@@ -188,16 +190,20 @@ def _reading(name: str, what: str) -> Iterator[None]:
         raise DataError(f"{name}: {what} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _read(source: PreparedSource, folder: Path, store: str) -> tuple[Reading, bytes]:
-    """What the originals hold, and a digest of all that decides what is written."""
+def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Reading, bytes, str]:
+    """What the originals hold, a digest of all that decides what is written, and the store."""
     name = owner(source)
     with _reading(name, f"the originals in {folder}"):
         files = stamp(source, folder)
         reading = source.read(folder)
     dataset = reading.dataset
-    if dataset.read is None or dataset.image_shape is None or dataset.derived is not None or not dataset.n_base:
-        raise DataError(f"{name}: the originals in {folder} hold no pictures")
-    if store == "jpeg" and dataset.image_shape[-1] not in (1, 3):
+    kind = "" if dataset.read is None or dataset.input is None else dataset.input.kind
+    if kind not in ("image", "text") or dataset.derived is not None or not dataset.n_base:
+        raise DataError(f"{name}: the originals in {folder} hold no pictures and no texts")
+    store = given or ("text" if kind == "text" else "array")
+    if (store == "text") != (kind == "text"):
+        raise InputError("store", f"{store} is not for {kind}s", ["text"] if kind == "text" else ["array", "jpeg"])
+    if store == "jpeg" and dataset.image_shape is not None and dataset.image_shape[-1] not in (1, 3):
         raise InputError("store", f"jpeg holds pictures of 1 or 3 channels, and {name} has {dataset.image_shape[-1]}", ["array"])
     identity = {
         "format": FORMAT,
@@ -205,25 +211,24 @@ def _read(source: PreparedSource, folder: Path, store: str) -> tuple[Reading, by
         "version": version_of(source),
         "settings": canonical(copy_settings(source)),
         "store": store,
-        "shape": [dataset.n_base, *dataset.image_shape],
+        "shape": [dataset.n_base, *(dataset.image_shape or ())],
         "rows": digest_arrays({"ids": dataset.ids} | ({} if dataset.units is None else {"units": dataset.units})),
         "table": dataset.table.digest(),
         "fingerprint": dataset.fingerprint,
         "originals": files,
         "pillow": installed("pillow"),
     }
-    return reading, digest(identity).encode()
+    return reading, digest(identity).encode(), store
 
 
 def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str, work: Path, workers: int, tell: Progress) -> int:
     """Write all files of the copy into `work`/copy. The number of rows that an earlier call had written. Raises `OSError`."""
     dataset, shape, n = reading.dataset, reading.dataset.image_shape, reading.dataset.n_base
-    assert shape is not None
-    size, folder = chunk_rows(shape), work / "copy"
+    size, folder = chunk_rows(shape or ()), work / "copy"
     chunks = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    kept = _resumed(work, PIXELS[store], identity, array_header(n, shape) if store == "array" else b"", chunks)
+    kept = _resumed(work, PIXELS[store], identity, array_header(n, shape) if shape and store == "array" else b"", chunks)
     before = sum(map(len, kept))
-    needed, free = (n - before) * int(np.prod(shape)), shutil.disk_usage(work).free
+    needed, free = (n - before) * int(np.prod(shape or ())), shutil.disk_usage(work).free
     if store == "array" and needed > free:
         sizes = f"{needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free"
         raise DataError(f"preparing {owner(source)} takes {sizes}")
@@ -236,7 +241,7 @@ def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str
             kept.append(rows)
     tell("preparing", n, n)
     rows, checksums = np.concatenate(kept), [rows["chunk"][0].tobytes().hex() for rows in kept]
-    if store == "jpeg":
+    if store != "array":
         np.save(folder / OFFSETS, np.cumsum(np.append(0, rows["bytes"]), dtype=np.int64))
     arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": np.ascontiguousarray(rows["content"])}
     if not np.array_equal(dataset.ids, np.arange(n)):
@@ -317,16 +322,19 @@ def _chunks(
 
 def _chunk(dataset: AttributedDataset, chunk: NDArray[np.int64], store: str, name: str) -> tuple[Any, NDArray[np.void]]:
     with _reading(name, f"rows {chunk[0]} to {chunk[-1]}"):
-        pixels = np.ascontiguousarray(dataset.inputs(chunk))
+        given = np.ascontiguousarray(dataset.inputs(chunk))
+        inputs: Any = [text.encode() for text in given] if store == "text" else given
     rows = np.zeros(len(chunk), ROW)
     # Of the exact pixels: a JPEG loses some of them.
-    contents = b"".join(hashlib.blake2b(picture, digest_size=8).digest() for picture in pixels)
-    rows["content"], rows["bytes"] = np.frombuffer(contents, dtype="<u8"), pixels[0].size
-    data: Any = pixels.reshape(-1).data
-    if store == "jpeg":
-        pictures = [_jpeg(picture) for picture in pixels]
-        rows["bytes"] = [len(picture) for picture in pictures]
-        data = b"".join(pictures)
+    contents = b"".join(hashlib.blake2b(item, digest_size=8).digest() for item in inputs)
+    rows["content"] = np.frombuffer(contents, dtype="<u8")
+    if store == "array":
+        data: Any = inputs.reshape(-1).data
+        rows["bytes"] = inputs[0].size
+    else:
+        written = inputs if store == "text" else [_jpeg(picture) for picture in inputs]
+        rows["bytes"] = [len(item) for item in written]
+        data = b"".join(written)
     rows["chunk"] = np.void(bytes.fromhex(checksum(data)))
     return data, rows
 
@@ -338,44 +346,6 @@ def _jpeg(image: NDArray[np.uint8]) -> bytes:
     out = io.BytesIO()
     Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return out.getvalue()
-
-
-@contextlib.contextmanager
-def _writing(what: Path) -> Iterator[None]:
-    """An `OSError` inside, such as a full disk, ends as a `DataError` in one sentence."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        kept = "; what is prepared so far is kept, and the same command goes on from there" if full else ""
-        raise DataError(f"cannot write {error.filename or what}: {error.strerror or error}{kept}") from None
-
-
-@contextlib.contextmanager
-def claimed(work: Path, on_wait: Callable[[], object]) -> Iterator[None]:
-    """The folder `work`, made where it is not there, under the kernel's lock; calls `on_wait` before it waits for another process.
-
-    The lock ends with the process. A folder that is empty at the end is removed. Raises `DataError` for what cannot be made.
-    """
-    while True:
-        with _writing(work):
-            work.mkdir(parents=True, exist_ok=True)
-            handle = os.open(work, os.O_RDONLY)
-        try:
-            with _writing(work):
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    on_wait()
-                    fcntl.flock(handle, fcntl.LOCK_EX)
-            # The process that had the lock may have removed or renamed the folder: the lock is then on nothing.
-            if work.is_dir() and os.path.samestat(os.fstat(handle), work.stat()):
-                yield
-                return
-        finally:
-            with contextlib.suppress(OSError):
-                work.rmdir()
-            os.close(handle)
 
 
 def _publish(work: Path, target: Path) -> None:

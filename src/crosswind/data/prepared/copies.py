@@ -8,6 +8,7 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from crosswind.core.errors import DataError, one_line
 from crosswind.core.types import InputSpec, canonical, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
-from crosswind.data.dataset import AttributedDataset, Images
+from crosswind.data.dataset import AttributedDataset, Read
 from crosswind.data.prepared.paths import (
     CARD,
     FORMAT,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from crosswind.data.sources.base import PreparedSource
 
 ATTRIBUTES, OFFSETS = "attributes.npz", "offsets.npy"
-PIXELS = {"array": "pixels.npy", "jpeg": "pixels.jpegs"}
+PIXELS = {"array": "pixels.npy", "jpeg": "pixels.jpegs", "text": "texts.utf8"}
 CHUNK_BYTES, CHUNK_MOST = 2 << 20, 4096
 
 Progress = Callable[[str, int, int], None]
@@ -45,8 +46,9 @@ Progress = Callable[[str, int, int], None]
 class Copy(BaseModel):
     """The card of a prepared copy, and the folder that it lies in. Equal copies have equal cards.
 
-    `name`: of the data set. `files`: name -> size in bytes. `checksums`: of the pixels' chunks of `chunk_rows` rows, in order;
-    `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and rows published.
+    `name`: of the data set. `image_shape`: None for texts. `files`: name -> size in bytes. `checksums`: of the chunks of
+    `chunk_rows` rows of the pixels or texts, in order; `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`:
+    rows found, and rows published.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,9 +58,9 @@ class Copy(BaseModel):
     name: str
     version: int
     settings: dict[str, Any]
-    store: Literal["array", "jpeg"]
+    store: Literal["array", "jpeg", "text"]
     n_rows: PositiveInt
-    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt] | None
     attributes: list[dict[str, Any]]
     parts: dict[str, int]
     totals: dict[str, int]
@@ -76,6 +78,8 @@ class Copy(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> Copy:
         others = {ATTRIBUTES} if self.store == "array" else {ATTRIBUTES, OFFSETS}
+        if (self.image_shape is None) != (self.store == "text"):
+            raise ValueError("has not the store of its rows")
         if set(self.files) != others | {PIXELS[self.store]} or set(self.file_checksums) != others:
             raise ValueError("does not name the files of a copy")
         if len(self.checksums) != -(-self.n_rows // self.chunk_rows):
@@ -185,7 +189,8 @@ def _dataset(copy: Copy, **more: str) -> AttributedDataset:
     table = AttributeTable(attributes, rows.pop("codes"))
     if table.n_rows != copy.n_rows or "contents" not in rows:
         raise ValueError(f"{ATTRIBUTES} does not hold the {copy.n_rows:,} rows of the card")
-    return AttributedDataset(copy.name, table, _reader(copy), InputSpec.image(*copy.image_shape), **rows, **more)  # type: ignore[arg-type]
+    spec = InputSpec.text() if copy.image_shape is None else InputSpec.image(*copy.image_shape)
+    return AttributedDataset(copy.name, table, _reader(copy), spec, **rows, **more)  # type: ignore[arg-type]
 
 
 def _file(copy: Copy, name: str) -> bytes:
@@ -197,24 +202,25 @@ def _file(copy: Copy, name: str) -> bytes:
 
 def _ends(copy: Copy) -> NDArray[np.int64]:
     """Where each row begins in the file of pixels, and where the last one ends: int64 [n + 1]."""
-    if copy.store == "array":
+    if copy.store == "array" and copy.image_shape is not None:
         head = len(array_header(copy.n_rows, copy.image_shape))
         return head + np.arange(copy.n_rows + 1) * int(np.prod(copy.image_shape))
     offsets: NDArray[np.int64] = np.load(io.BytesIO(_file(copy, OFFSETS)), allow_pickle=False)
-    if offsets.dtype != np.int64 or offsets.shape != (copy.n_rows + 1,) or offsets[-1] != copy.files[PIXELS["jpeg"]]:
-        raise ValueError(f"{OFFSETS} does not fit {PIXELS['jpeg']}")
+    if offsets.dtype != np.int64 or offsets.shape != (copy.n_rows + 1,) or offsets[-1] != copy.files[PIXELS[copy.store]]:
+        raise ValueError(f"{OFFSETS} does not fit {PIXELS[copy.store]}")
     return offsets
 
 
-def _reader(copy: Copy) -> Images:
-    """The rows of the file of pixels, mapped into memory: nothing is read before it is asked for."""
-    path, shape = copy.folder / PIXELS[copy.store], (copy.n_rows, *copy.image_shape)
+def _reader(copy: Copy) -> Read:
+    """The rows of the file of pixels or texts, mapped into memory: nothing is read before it is asked for."""
+    path = copy.folder / PIXELS[copy.store]
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if copy.image_shape is None:
+        return partial(_texts, mapped=mapped, ends=_ends(copy), path=path)
     if copy.store == "jpeg":
-        offsets = _ends(copy)
-        return lambda rows: _jpegs(rows, mapped, offsets, copy.image_shape, path)
-    head = array_header(copy.n_rows, copy.image_shape)
+        return partial(_jpegs, mapped=mapped, offsets=_ends(copy), shape=copy.image_shape, path=path)
+    shape, head = (copy.n_rows, *copy.image_shape), array_header(copy.n_rows, copy.image_shape)
     if mapped[: len(head)] != head:
         raise ValueError(f"{path.name} holds another array than uint8 {shape}")
     plain = np.frombuffer(mapped, dtype=np.uint8, offset=len(head)).reshape(shape)
@@ -237,6 +243,15 @@ def _announce(mapped: mmap.mmap, places: NDArray[np.int64], size: int) -> None:
     first = places // mmap.PAGESIZE * mmap.PAGESIZE
     for start, length in zip(first.tolist(), (places + size - first).tolist(), strict=True):
         mapped.madvise(mmap.MADV_WILLNEED, start, length)
+
+
+def _texts(rows: NDArray[np.int64], mapped: mmap.mmap, ends: NDArray[np.int64], path: Path) -> NDArray[Any]:
+    out = np.empty(len(rows), dtype=object)
+    try:
+        out[:] = [mapped[ends[row] : ends[row + 1]].decode() for row in rows.tolist()]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not as it was written: {error}") from None
+    return out
 
 
 def _jpegs(

@@ -25,18 +25,14 @@ _PACKED = (".zip", ".tar", ".tar.gz")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedTrees(PreparedSource):
-    """A prepared source of picture files in archives, which may lie unpacked in the folder of originals or below it.
+class Packed(PreparedSource):
+    """A prepared source of files in archives, which may lie unpacked in the folder of originals or below it.
 
     An archive counts where it is there; else the folder is searched, at any depth, for the names that the archive has. A subclass
     with a knob `unit` that is `none` has no units; its copy keeps them.
     """
 
-    size: int = knob(224, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
-
     after = ("unit",)
-    over: ClassVar[tuple[str, ...]] = ()
-    """Folders that may lie above some of the pictures and not above others: those of several archives."""
 
     def place(self, folder: Path, name: str) -> Path | None:
         """Where an original lies: in the folder, or in a folder of it, as the site of CelebA has them."""
@@ -47,6 +43,8 @@ class PackedTrees(PreparedSource):
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """Originals that are not there; for an archive a folder serves."""
+        if any((folder / name).exists() for name in self.instead):
+            return ()
         unpacked = folder.is_dir() and any(place.is_dir() and not place.name.startswith(".") for place in folder.iterdir())
         gone = (item for item in self.originals() if self.place(folder, item.name) is None)
         return tuple(item for item in gone if not (unpacked and item.name.endswith(_PACKED)))
@@ -90,6 +88,22 @@ class PackedTrees(PreparedSource):
                 raise DataError(f"{tree.name} has {'more than one' if inside else 'no'} file {name} ({self.card.get})")
         return found
 
+    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
+        """The copy, without its units where the knob `unit` is none."""
+        if dataset.units is None or getattr(self, "unit", "") != "none":
+            return dataset
+        return replace(dataset, units=None, fingerprint=digest({"of": dataset.fingerprint, "units": None}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedTrees(Packed):
+    """A packed source of picture files."""
+
+    size: int = knob(224, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
+
+    over: ClassVar[tuple[str, ...]] = ()
+    """Folders that may lie above some of the pictures and not above others: those of several archives."""
+
     def pictures(self, tree: Tree, pattern: re.Pattern[str]) -> list[re.Match[str]]:
         """The files that are pictures by their place: `pattern` has a group `before`, which is the same for all of them.
 
@@ -118,12 +132,6 @@ class PackedTrees(PreparedSource):
             "units": None if units is None else digest_arrays({"units": units}),
         }
         return of_tree(name, table, [(tree, file) for file in files], self.size, told, units=units, **more)
-
-    def finish(self, dataset: AttributedDataset) -> AttributedDataset:
-        """The copy, without its units where the knob `unit` is none."""
-        if dataset.units is None or getattr(self, "unit", "") != "none":
-            return dataset
-        return replace(dataset, units=None, fingerprint=digest({"of": dataset.fingerprint, "units": None}))
 
 
 def listed_files(tree: Tree, files: Iterable[str], where: str) -> list[str]:

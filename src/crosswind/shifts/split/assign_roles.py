@@ -90,7 +90,7 @@ class Deal:
                 read = [part for part, dealt in turns.items() if any(ROLES[role] in reads for role, _ in dealt)]
                 units, self.torn = apart(units, dataset, self._part, read)
                 if self.torn and not allowed:
-                    raise _overlap(dataset.name, "puts", self.torn, "in two parts")
+                    raise _overlap(dataset, "puts", self.torn, "in two parts")
         units = dataset.units if units is None else units
         if dataset.units is not None and units is not None and self._part is not None:
             # Rows of no role are dealt with nobody: their units, under numbers of their own, may have other rows in a role.
@@ -258,7 +258,7 @@ def deal_others(
             clash = (elsewhere != FREE) & (elsewhere != _TEST) & (alone.roles == _TEST)
             if alone.official and "test" in reads and clash.any():
                 pictures = len(np.unique(alone.units[clash]))
-                raise _overlap(dataset.name, "tests on", pictures, "that train or validate in another data set")
+                raise _overlap(dataset, "tests on", pictures, "that train or validate in another data set")
             # Pictures that a later data set shows too are dealt to all the roles that read either.
             later = [others[each] for each in names[place + 1 :]]
             wide = reads.union(*(more for each, _, more in later if not more <= reads and share(dataset, each)))
@@ -274,8 +274,8 @@ def deal_others(
     return found
 
 
-def _overlap(name: str, does: str, number: int, which: str) -> InputError:
-    many = f"{number:,} picture{'s' if number != 1 else ''}"
+def _overlap(dataset: AttributedDataset, does: str, number: int, which: str) -> InputError:
+    name, many = dataset.name, f"{number:,} {dataset.shows}{'s' if number != 1 else ''}"
     way_out = "leave rows out (keep), or say overlap: allowed"
     return InputError("overlap", f"the official split of {name!r} {does} {many} {which}; {way_out}")
 

@@ -187,7 +187,7 @@ class _Study:
             return None
         if item.role == "test" and pool.total == 0:
             gone = 0 if source == self.main else self._others()[source].left_out
-            why = f": all {gone:,} show pictures that have another role elsewhere in the study" if gone else ""
+            why = f": all {gone:,} show {dataset.shows}s that have another role elsewhere in the study" if gone else ""
             raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}{why}")
         classes = class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
         law = item.law if isinstance(item.law, Shift) else self.plan.shift
@@ -371,14 +371,15 @@ class _Study:
         """Everything that is allowed but that a user should know of."""
         found = [*self.plan.shift.warnings(self.index.cells), *self.missing]
         others = self._others()
+        shown = {name: dataset.shows for name, dataset in self.datasets.items()}
         for name, deal in {self.main: self.deal, **{name: other.deal for name, other in others.items()}}.items():
             if deal.torn:
-                found.append(f"{name}: {deal.torn:,} pictures are in two parts of the official split (overlap: allowed)")
+                found.append(f"{name}: {deal.torn:,} {shown[name]}s are in two parts of the official split (overlap: allowed)")
         for name, other in others.items():
             if other.left_out:
-                found.append(f"{name}: {other.left_out:,} rows are left out, as their pictures have another role elsewhere")
+                found.append(f"{name}: {other.left_out:,} rows are left out, as their {shown[name]}s have another role elsewhere")
             if other.overlap:
-                found.append(f"{name}: {other.overlap:,} test rows show pictures that train or validate (overlap: allowed)")
+                found.append(f"{name}: {other.overlap:,} test rows show {shown[name]}s that train or validate (overlap: allowed)")
         for name, part in parts.items():
             found += [f"{name}: {warning}" for warning in part.allotment.warnings]
             short = part.allotment.short

@@ -1,0 +1,93 @@
+"""Sources whose originals are tables and JSON lines of texts, packed or not; and data sets of their rows."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, shown
+from crosswind.core.types import PART_MARK, InputSpec
+from crosswind.data.archives.checks import damage, kind_of_file, watched
+from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.sources.base import positions
+
+LONGEST = 1 << 24
+"""Bytes of a line; the longest review has some 30,000."""
+
+
+def of_texts(
+    name: str, columns: Mapping[str, tuple[Sequence[str], Sequence[str]]], texts: Sequence[str], units: Sequence[str] | None = None
+) -> AttributedDataset:
+    """The data set of some texts. `columns`: attribute -> its values, and the value of each row. `units`: a name for each row's."""
+    attributes = tuple(Attribute(name, tuple(values)) for name, (values, _) in columns.items())
+    codes = np.stack([positions(cells, values) for values, cells in columns.values()])
+    held = np.empty(len(texts), dtype=object)
+    held[:] = texts
+    belong = None if units is None else np.unique(np.array(units, dtype=object), return_inverse=True)[1].astype(np.int64)
+    return AttributedDataset(name, AttributeTable(attributes, codes), held.__getitem__, InputSpec.text(), units=belong)
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file, plain or packed by gzip or bzip2, one at a time. Raises `DataError` for a damaged one."""
+    opened: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open}
+    kind = kind_of_file(path)
+    if kind not in ("", *opened):
+        raise DataError(f"{path} holds no lines of text: it is {'a web page' if kind == 'page' else f'a file of {kind}'}")
+    with damage(path), watched(path, "reading") as packed, opened[kind](packed) if kind else packed as file:
+        while line := file.readline(LONGEST):
+            if len(line) == LONGEST:
+                raise DataError(f"{path} has a line of more than {LONGEST:,} bytes")
+            yield line
+
+
+def records(lines: Iterator[bytes], where: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and record of every line that is not blank. Raises `DataError` for one that is no JSON object in UTF-8."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, record_of(line, f"{where}, line {number:,}")
+
+
+def record_of(line: bytes, where: str) -> dict[str, Any]:
+    """A line as a JSON object in UTF-8; `DataError` where it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise DataError(f"{where} is no JSON object in UTF-8: {shown(line[:60].decode(errors='replace'))}")
+    return found
+
+
+def word(record: Mapping[str, Any], key: str, where: str, known: Sequence[str] | None = None) -> str:
+    """The text under a key, not blank, and one of those known. Raises `DataError`."""
+    found = record.get(key)
+    if not isinstance(found, str) or not found.strip():
+        raise DataError(f"{where} has no text under {key!r}, but {shown(found)}")
+    if known is not None and found not in known:
+        raise DataError(f"{where}: {key} is {shown(found)}, which is not known (valid: {', '.join(known)})")
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{where}: the text under {key!r} holds half of a pair of surrogates, which no UTF-8 has") from None
+    return found
+
+
+def pair(first: str, second: str) -> str:
+    """Two texts as one of two parts."""
+    return PART_MARK.join(part.replace(PART_MARK, " ") for part in (first, second))
+
+
+def checked_codes(values: NDArray[Any], known: Sequence[Any], where: str, what: str) -> NDArray[np.int64]:
+    """The place of each value among those known, int64 [n]; `DataError` for the first that is none of them."""
+    wrong = np.flatnonzero(~np.isin(values, known))
+    if wrong.size:
+        raise DataError(f"{where}, row {wrong[0] + 1:,}: {what} is {shown(values[wrong[0]].item())}, which is not known")
+    return positions(values.tolist(), list(known))
