@@ -23,6 +23,7 @@ from crosswind.data.clusters import with_clusters
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import derive
 from crosswind.data.prepared.paths import root_folder
+from crosswind.data.rules import with_rule
 from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import parse_shift, plain_number
 from crosswind.shifts.draw import parse_draw, parse_size
@@ -59,6 +60,8 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     }
     if spec.clusters is not None:  # else not named at all, so that the keys of studies without clusters stay what they were
         values["clusters"] = {**spec.clusters.model_dump(), "features": _beside(spec.clusters.features, folder)}
+    if spec.rules:
+        values["rules"] = {name: rule.model_dump(exclude_none=True) for name, rule in spec.rules.items()}
     return values
 
 
@@ -97,6 +100,8 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
             dataset = with_clusters(dataset, **clusters, field=f"{field}.clusters")
         except DataError as error:
             raise DataError(f"{field}.clusters.features: {error}") from None
+    for name, rule in values.get("rules", {}).items():
+        dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:

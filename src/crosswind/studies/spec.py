@@ -90,6 +90,16 @@ class ClustersSpec(_Strict):
     seed: int = _is(0, "of the beginnings", ge=0)
 
 
+class RuleSpec(_Strict):
+    """An attribute computed from the text of every row, by one of these rules."""
+
+    words: list[int] | None = _is(None, "increasing numbers of words; the values are the lengths between them: 0-49, 50-99, 100+")
+    contains: str | list[str] | None = _is(
+        None, "words or phrases; yes where one stands in the text, whole and in any case; else no"
+    )
+    matches: str | None = _is(None, "a regular expression that is searched for: yes or no")
+
+
 class DataSpec(_Strict):
     """One data set of a study."""
 
@@ -100,6 +110,7 @@ class DataSpec(_Strict):
         ..., "what shifts act on; or slot -> attribute, so that one shift serves several data sets"
     )
     clusters: ClustersSpec | None = None
+    rules: dict[Name, RuleSpec] = _is({}, "new attribute -> how it is computed from each row's text")
     keep: dict[str, list[Value]] = _is({}, "attribute -> the values to keep; other rows are left out")
     roles: RolesSpec = RolesSpec.model_validate({})
     unit: str | None = _is(None, "attribute whose rows may never straddle roles (a patient, a video)")

@@ -9,4 +9,4 @@ from crosswind.data.archives import checks
 
 @pytest.fixture(autouse=True)
 def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "tried", lambda reader, path: reader(path))
+    monkeypatch.setattr(checks, "tried", lambda reader, path, *more: reader(path))

@@ -13,6 +13,7 @@ import pytest
 from tests.data.picture_files import encoded, written
 
 from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.core.types import PART_MARK
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
@@ -128,6 +129,53 @@ def test_plain_bytes_are_images_when_they_are_named(tmp_path: Path) -> None:
     assert (data.inputs(np.arange(3)) == (5, 6, 7)).all()
 
 
+def comments(**changes: Any) -> Any:
+    """Four texts with a title, of two labels and two sites."""
+    columns = {
+        "title": list("abcd"),
+        "body": ["One.", "Two", "Three", "One."],
+        "label": [0, 1, 1, 0],
+        "site": list("nsns"),
+    } | changes
+    features = {name: datasets.Value("string") for name in ("title", "body", "site")}
+    kinds = datasets.Features({**features, "length": datasets.Value("int64"), "label": datasets.ClassLabel(names=["bad", "good"])})
+    return datasets.Dataset.from_dict(columns, features=kinds)
+
+
+def test_a_data_set_of_texts(tmp_path: Path) -> None:
+    datasets.DatasetDict({"train": comments(), "test": comments(body=["Five", "Six", "Seven", "Eight"])}).save_to_disk(
+        tmp_path / "said"
+    )
+    settings: dict[str, Any] = {"path": str(tmp_path / "said"), "unit": "site"}
+    data = open_source("huggingface", {"text": "body", **settings})
+    assert data.inputs(np.arange(8)).tolist() == ["One.", "Two", "Three", "One.", "Five", "Six", "Seven", "Eight"]
+    assert str(data.input) == "texts" and data.table.names == ("label", "split") and data.contents is not None
+    assert data.contents[0] == data.contents[3] != data.contents[1] and data.units is not None and data.units.tolist() == [0, 1] * 4
+    pairs = open_source("huggingface", {"text": ["title", "body"], **settings})
+    assert pairs.inputs(np.array([5])).tolist() == [f"b{PART_MARK}Six"] and pairs.fingerprint != data.fingerprint
+    prepare(HuggingFace(text="body", root=str(tmp_path / "root"), **settings))
+    copy = open_source("huggingface", {"text": "body", "root": str(tmp_path / "root"), **settings})
+    assert copy.inputs(np.array([7, 0])).tolist() == ["Eight", "One."] and np.array_equal(copy.contents, data.contents)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"text": "words"}, "data.text: unknown column 'words'"),
+        ({"text": "length"}, "data.text: the column 'length' holds no texts"),
+        ({"text": []}, "data.text: must be a list of columns"),
+        ({"text": "body", "image": "title"}, "data.text: is given instead of 'image', and both are"),
+        ({"text": "body", "columns": ["body"]}, "data.columns: name columns of attributes"),
+        ({"text": "title"}, "column 'title', row 2 has no text; choose other rows with splits"),
+    ],
+)
+def test_what_is_no_text_is_one_sentence(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    comments(title=["a", " ", "c", "d"]).save_to_disk(tmp_path / "said")
+    with pytest.raises(CrosswindError) as caught:
+        open_source("huggingface", {"path": str(tmp_path / "said"), **settings})
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_it_is_prepared_and_its_files_are_not_needed_after(tmp_path: Path) -> None:
     place = saved(tmp_path)
     direct = opened(place, unit="site")
@@ -170,7 +218,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (saved, {"columns": ["animals"]}, "data.columns: unknown column 'animals', did you mean 'animal'"),
     (saved, {"columns": []}, "data.columns: must be a list of columns"),
     (saved, {"columns": ["site", "site"]}, "data.columns: names 'site' twice"),
-    (saved, {"columns": ["image"]}, "data.columns: name columns of attributes: at least one, not that of images"),
+    (saved, {"columns": ["image"]}, "data.columns: name columns of attributes: at least one, none of images"),
     (saved, {"unit": "visits"}, "data.unit: unknown column 'visits', did you mean 'visit'"),
     (keep(animal=[0, -1, 1]), {}, "column 'animal', row 2 has no class .number -1.; .* use splits"),
     (keep(animal=[0, 1, None]), {}, "column 'animal', row 3 has no class"),

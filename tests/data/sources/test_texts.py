@@ -1,5 +1,6 @@
 """Sources of texts and of features: what they hold, and what they refuse in a sentence."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.core.types import PART_MARK
 
-TEXTS = ["good,\nreally", "", "bad é", "good,\nreally", " spaced "]
+TEXTS = ["good,\nreally", "7", "bad é", "good,\nreally", " spaced "]
 
 
 def test_texts_are_read_as_they_stand(tmp_path: Path) -> None:
@@ -35,6 +37,49 @@ def test_rows_of_one_text_have_one_role(tmp_path: Path) -> None:
     assert tested and not tested & {texts[row] for row in split.train.rows}
 
 
+def test_a_text_of_several_columns_has_parts_and_a_table_of_texts_is_the_same_and_can_be_prepared(tmp_path: Path) -> None:
+    polars.DataFrame({"premise": ["He left.", "a\x1fb"], "hypothesis": ["Gone.", "c"], "label": ["y", "n"]}).write_parquet(
+        tmp_path / "t.parquet"
+    )
+    settings: dict[str, Any] = {"path": str(tmp_path / "t.parquet"), "text": ["premise", "hypothesis"]}
+    data, table = cw.load("texts", **settings), cw.load("table", **settings)
+    for found in (data, table):
+        assert found.inputs(np.arange(2)).tolist() == [f"He left.{PART_MARK}Gone.", f"a b{PART_MARK}c"]
+        assert found.table.names == ("label",) and found.name == "t"
+    assert data.fingerprint == table.fingerprint
+    cw.prepare("table", root=str(tmp_path / "root"), **settings)
+    copy = cw.load("table", root=str(tmp_path / "root"), **settings)
+    assert copy.inputs(np.arange(2)).tolist() == data.inputs(np.arange(2)).tolist() and str(copy.input) == "texts"
+
+
+@pytest.mark.parametrize("name", ["cad_imdb", "cad_nli", "fdu_mtl_12domains"])
+def test_real_texts_are_read(name: str) -> None:
+    path = Path(os.environ.get("CROSSWIND_TEST_DATA", "../shared/data")) / f"{name}.parquet"
+    if not path.is_file():
+        pytest.skip(f"no {path}: set CROSSWIND_TEST_DATA")
+    columns = ["domain", "split", "label"] if name.startswith("fdu") else ["split", "version", "label"]
+    settings: dict[str, Any] = {
+        "path": str(path),
+        "columns": columns,
+        "text": ["premise", "hypothesis"] if name == "cad_nli" else "text",
+    }
+    if name.startswith("fdu"):  # one review is empty
+        with pytest.raises(DataError, match="row 19516 has no text; take it out, or say blank: leave-out"):
+            cw.load("texts", **settings)
+        settings["blank"] = "leave-out"
+    elif name == "cad_imdb":
+        settings["unit"] = "batch_id"
+    data = cw.load("texts", **settings)
+    texts = data.inputs(np.arange(data.n_rows))
+    assert len(texts) == {"cad_imdb": 4880, "cad_nli": 11_330, "fdu_mtl_12domains": 23_994}[name]
+    assert all(text.count(PART_MARK) == (name == "cad_nli") for text in texts)
+    if name.startswith("fdu"):
+        assert len(data.attribute("domain")) == 12 and len(data.attribute("label")) == 2
+        assert data.ids.max() == 23_994  # the other rows keep their numbers
+    if name == "cad_imdb":  # a text and its revision have one role
+        assert data.units is not None and (np.bincount(data.units) == 2).all()
+
+
 def test_features_are_of_a_file_or_of_columns(tmp_path: Path) -> None:
     x = np.arange(12, dtype=np.float64).reshape(4, 3) / 8
     np.save(tmp_path / "x.npy", x)
@@ -57,7 +102,22 @@ def test_features_are_of_a_file_or_of_columns(tmp_path: Path) -> None:
     [
         ("texts", {"text": "body"}, "texts.text: unknown column .* 'body'"),
         ("texts", {"text": "one"}, "column 'one' holds float64 values, and not texts"),
-        ("texts", {"text": "text"}, "column 'text', row 2 has no text"),
+        ("texts", {"text": "text"}, "column 'text', row 2 has no text; take it out, or say blank"),
+        ("texts", {"text": "blank"}, "column 'blank', row 2 has a text of white space alone; take it out, or say blank"),
+        ("texts", {"text": "empty"}, "column 'empty' holds no text"),
+        ("texts", {"text": "digits"}, "column 'digits' holds numbers, and not texts"),
+        (
+            "texts",
+            {"text": "long"},
+            "column 'long', row 1 has a text of 1,000,000 characters, more than the 500,000 allowed; is a ",
+        ),
+        ("texts", {"text": ["class", "class"]}, "texts.text: names 'class' twice"),
+        ("texts", {"text": []}, "texts.text: must be a list of columns"),
+        ("texts", {"text": ["class", "blank"]}, "column 'blank', row 2 has a text of white space alone"),
+        ("table", {"text": "blank"}, "column 'blank', row 2 has a text of white space alone; take it out, or say blank"),
+        ("table", {"text": "body"}, "table.text: unknown column .* 'body'"),
+        ("table", {"text": "class", "images": "."}, "table.images: name either the folder of the images here, or 'text'"),
+        ("table", {}, "table.images: name either the folder of the images here, or 'text'"),
         ("texts", {"text": "class", "columns": ["class", "class"]}, "texts.columns: names 'class' twice"),
         ("features", {}, "features.features: give either an npy file here, or 'numbers'"),
         ("features", {"numbers": ["class"]}, "column 'class' cannot be read as numbers"),
@@ -74,6 +134,7 @@ def test_what_cannot_be_used_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     columns = {"class": ["a", "b"], "one": [0.5, 1.5], "text": ["x", None], "nan": [1.0, float("nan")], "large": [1e300, 1.0]}
+    columns |= {"blank": ["x", " \n\t"], "empty": ["", None], "digits": ["1", "2.5"], "long": ["x" * 1_000_000, "y"]}
     polars.DataFrame({**columns, "ragged": [[1.0], [1.0, 2.0]]}).write_parquet("rows.parquet")
     np.save("short.npy", np.zeros((1, 3)))
     Path("damaged.npy").write_bytes(b"\x93NUMPY\x01\x00")

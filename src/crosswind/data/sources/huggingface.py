@@ -1,4 +1,4 @@
-"""Any image data set of the library `datasets`: one that it fetches by its id, or what was exported or kept as files."""
+"""Any data set of images or texts of the library `datasets`: one that it fetches by its id, or files that were exported."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from crosswind.core.cards import card_of
 from crosswind.core.errors import CrosswindError, DataError, InputError, one_line, unknown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.core.types import digest_arrays
+from crosswind.core.types import InputSpec, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import IMAGE_ENDINGS, Refused
 from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen
+from crosswind.data.sources.packed_texts import contents_of, joined
 from crosswind.data.tabular import attribute_table, group_codes, texts
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ class HuggingFace(PreparedSource):
     `path` is a folder that `save_to_disk` wrote, a Parquet or Arrow file, or a folder of Parquet files, of Arrow files or of images
     (`imagefolder`, with its metadata). An `id` is fetched by `datasets` into its own cache, which needs the network; `revision`
     pins what it is. Code that comes with a data set is never run.
-    `image` names the column of images, which may be left out where there is one alone. Attributes are the columns with named
+    `image` names the column of images, which may be left out where there is one alone; `text` one of texts instead, or the columns
+    of a text's parts, whose rows may not be blank. Attributes are the columns with named
     classes and those of true and false, or `columns`: their values have the names of the classes, or the texts of the cells; those
     that no row has are left out. Of several `splits` (all by default) the rows follow each other, and `split` is an attribute.
     Images are turned as their EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without keeping
@@ -48,6 +51,7 @@ class HuggingFace(PreparedSource):
     revision: str | None = knob(None, doc="commit or tag of the id; the newest by default")
     splits: list[str] | None = knob(None, doc="which splits, in order; all by default")
     image: str | None = knob(None, doc="the column of images; the only one by default")
+    text: str | list[str] | None = knob(None, doc="the column of texts, or columns of a text's parts, instead of images")
     columns: list[str] | None = knob(None, doc="columns that are attributes; those of named classes and of booleans by default")
     unit: str | None = knob(None, doc="column whose equal values belong together")
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
@@ -59,6 +63,8 @@ class HuggingFace(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The chosen splits. Raises `InputError` for settings, `DataError` for what cannot be had or read."""
         name = self.id if self.path is None else self.path
+        if self.text is not None and self.image is not None:
+            raise InputError("huggingface.text", "is given instead of 'image', and both are")
         if name is None or (self.id is not None and self.path is not None):
             raise InputError("huggingface.id", "give either the id of a data set of the hub or the path of local files")
         if self.path is not None and (self.config, self.revision) != (None, None):
@@ -69,12 +75,17 @@ class HuggingFace(PreparedSource):
             parts = self._parts(name)
             lengths = {label: len(part) for label, part in parts.items()}
             whole = datasets.concatenate_datasets(list(parts.values()))
-            whole, image = self._images(whole)
-            table = self._table(whole, lengths, image, name)
+            given = [self.text] if isinstance(self.text, str) else self.text
+            if given is not None:
+                given = names_chosen(given, "huggingface.text", "column", whole.features)
+            whole, image = self._images(whole) if given is None else (whole, "")
+            table = self._table(whole, lengths, given or [image], name)
             units = None
             if self.unit is not None:
                 column = _column_named(self.unit, "unit", whole)
                 units = group_codes(texts(_frame(whole, column), column, name))
+            if given is not None:
+                return Reading(_of_texts(whole, given, table, units, name), lengths)
             rows = whole.select_columns([image]).with_format("arrow")
             labels, starts = list(lengths), np.cumsum([0, *lengths.values()])
 
@@ -131,7 +142,7 @@ class HuggingFace(PreparedSource):
             raise InputError("huggingface.image", f"the column {column!r} holds no images", images)
         return whole.cast_column(column, datasets.Image(decode=False)), column
 
-    def _table(self, whole: Dataset, lengths: dict[str, int], image: str, name: str) -> AttributeTable:
+    def _table(self, whole: Dataset, lengths: dict[str, int], inputs: list[str], name: str) -> AttributeTable:
         import datasets
 
         chosen = [
@@ -141,8 +152,10 @@ class HuggingFace(PreparedSource):
         ]
         if self.columns is not None:
             chosen = names_chosen(self.columns, "huggingface.columns", "column", whole.features)
-        if not chosen or image in chosen or (len(lengths) > 1 and "split" in chosen):
-            problem = "name columns of attributes: at least one, not that of images, and none called 'split' beside several splits"
+        if not chosen or set(inputs) & set(chosen) or (len(lengths) > 1 and "split" in chosen):
+            problem = (
+                "name columns of attributes: at least one, none of images or texts, and none called 'split' beside several splits"
+            )
             raise InputError("huggingface.columns", problem, list(whole.features))
         made = [_attribute(whole, column, name) for column in chosen]
         if len(lengths) > 1:
@@ -247,6 +260,32 @@ def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArr
         )
     present, again = np.unique(codes, return_inverse=True)
     return Attribute(column, tuple(feature.names[code] for code in present)), again.astype(np.int64)
+
+
+def _of_texts(
+    whole: Dataset, columns: list[str], table: AttributeTable, units: NDArray[np.int64] | None, name: str
+) -> AttributedDataset:
+    """The data set of the texts of some columns. Raises `InputError` for columns of something else, `DataError` for a blank."""
+    frames = [_frame(whole, column).get_column(column) for column in columns]
+    for column, cells in zip(columns, frames, strict=True):
+        if getattr(whole.features[column], "dtype", "") not in ("string", "large_string"):
+            raise InputError("huggingface.text", f"the column {column!r} holds no texts")
+        blank = (cells.is_null() | (cells.str.strip_chars() == "")).arg_true()
+        if len(blank):
+            raise DataError(f"{name}, column {column!r}, row {blank[0] + 1} has no text; choose other rows with splits")
+    held = np.empty(len(whole), dtype=object)
+    held[:] = [joined(row) for row in zip(*frames, strict=True)]
+    contents = contents_of(held)
+    told = {"table": table.digest(), "units": None if units is None else digest_arrays({"units": units})}
+    return AttributedDataset(
+        name.rstrip("/").rpartition("/")[2] or "huggingface",
+        table,
+        held.__getitem__,
+        InputSpec.text(),
+        units=units,
+        contents=contents,
+        fingerprint=digest({"source": "huggingface", **told, "texts": digest_arrays({"contents": contents})}),
+    )
 
 
 def _sizes(column: Any, opened: Callable[[int], Path | bytes], named: Callable[[int], str]) -> NDArray[np.int64]:

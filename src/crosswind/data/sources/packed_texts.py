@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def of_texts(
     held = np.empty(len(texts), dtype=object)
     held[:] = texts
     belong = None if units is None else np.unique(np.array(units, dtype=object), return_inverse=True)[1].astype(np.int64)
-    return AttributedDataset(name, AttributeTable(attributes, codes), held.__getitem__, InputSpec.text(), units=belong)
+    table = AttributeTable(attributes, codes)
+    return AttributedDataset(name, table, held.__getitem__, InputSpec.text(), units=belong, contents=contents_of(held))
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
@@ -80,14 +82,11 @@ def word(record: Mapping[str, Any], key: str, where: str, known: Sequence[str] |
     return found
 
 
-def pair(first: str, second: str) -> str:
-    """Two texts as one of two parts."""
-    return PART_MARK.join(part.replace(PART_MARK, " ") for part in (first, second))
+def joined(parts: Iterable[str]) -> str:
+    """The parts of a text as one."""
+    return PART_MARK.join(part.replace(PART_MARK, " ") for part in parts)
 
 
-def checked_codes(values: NDArray[Any], known: Sequence[Any], where: str, what: str) -> NDArray[np.int64]:
-    """The place of each value among those known, int64 [n]; `DataError` for the first that is none of them."""
-    wrong = np.flatnonzero(~np.isin(values, known))
-    if wrong.size:
-        raise DataError(f"{where}, row {wrong[0] + 1:,}: {what} is {shown(values[wrong[0]].item())}, which is not known")
-    return positions(values.tolist(), list(known))
+def contents_of(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """A hash of each text: uint64 [n], see `AttributedDataset`. Prepared copies have the same."""
+    return np.frombuffer(b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts), dtype=np.uint64)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from crosswind.core.cards import card_of
 from crosswind.core.registry import register
 from crosswind.data.sources.base import Reading
-from crosswind.data.sources.packed_texts import of_texts, pair, records, word
+from crosswind.data.sources.packed_texts import joined, of_texts, records, word
 from crosswind.data.sources.packed_trees import Packed
 
 RELATIONS = ("entailment", "neutral", "contradiction")
@@ -56,7 +56,7 @@ class _Pairs(Packed):
                 cells["relation"].append(relation)
                 cells["genre"].append(self.genre(record, here) or "")
                 cells["split"].append(part)
-                texts.append(pair(word(record, "sentence1", here), word(record, "sentence2", here)))
+                texts.append(joined(word(record, f"sentence{part}", here) for part in (1, 2)))
                 units.append(self.unit_of(record, here))
                 parts[part] += 1
         values = {"relation": RELATIONS, "genre": self.card.attributes.get("genre", ()), "split": tuple(names)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import posixpath
@@ -25,6 +24,7 @@ from crosswind.data.clusters import read_features
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import named_files
 from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
+from crosswind.data.sources.packed_texts import contents_of, joined
 from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @register("table", kind="source")
 @dataclass(frozen=True)
 class Table(PreparedSource):
-    """A CSV or Parquet table with one row an image, over a folder of image files.
+    """A CSV or Parquet table with one row an image, over a folder of image files; or with one row a text, as `texts` has it.
 
     `path_column` holds the path of each image under the folder `images`; every other column is an attribute unless `columns` names
     those that are. `unit` names a column whose equal values are kept in one role (a patient, a video); it is an attribute only
@@ -47,7 +47,9 @@ class Table(PreparedSource):
     """
 
     path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
-    images: str = knob(doc="folder of the images")
+    images: str | None = knob(None, doc="folder of the images")
+    text: str | list[str] | None = knob(None, doc="column that holds the texts, or columns of a text's parts, instead of images")
+    blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
     path_column: str = knob("path", doc="column that holds the path of each image, under the folder")
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
     unit: str | None = knob(None, doc="column whose equal values belong together")
@@ -62,6 +64,11 @@ class Table(PreparedSource):
 
     def of(self, rows: DataFrame, path: str) -> Reading:
         """The data set of rows that are there already; `path` is what errors call the table."""
+        if (self.images is None) == (self.text is None):
+            raise InputError("table.images", "name either the folder of the images here, or 'text', the column of texts")
+        if self.images is None:
+            dataset = of_text_columns(rows, "table", path, self.text, self.columns, self.unit, self.blank)
+            return Reading(dataset, {"all": dataset.n_base})
         top = Path(self.images).expanduser()
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
@@ -93,13 +100,16 @@ class Table(PreparedSource):
 class Texts(Source):
     """A CSV or Parquet table with one row a text.
 
-    `text` is the column of texts, read as they stand; every other column is an attribute unless `columns` names those that are.
-    `unit` names a column whose equal values are kept in one role (an author, a product). Rows of one and the same text are kept in
-    one role too. An empty text is a text; a row without one, or without a value, is refused when the table is loaded.
+    `text` is the column of texts, read as they stand, or a list of the columns of a text's parts, such as a premise and a
+    hypothesis; every other column is an attribute unless `columns` names those that are. `unit` names a column whose equal values
+    are kept in one role (an author, a product). Rows of one and the same text are kept in one role too. A row without a text, or
+    with white space alone, is refused when the table is loaded, or left out, as `blank` says; the others keep their numbers. A text
+    of more than 500,000 characters and a row without a value are refused.
     """
 
     path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
-    text: str = knob("text", doc="column that holds the texts")
+    text: str | list[str] = knob("text", doc="column that holds the texts, or columns of a text's parts, in order")
+    blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
     unit: str | None = knob(None, doc="column whose equal values belong together")
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but text and unit by default")
 
@@ -107,19 +117,8 @@ class Texts(Source):
 
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for settings, `DataError` for what the table holds."""
-        import polars
-
         rows = read_table(self.path, "texts.path")
-        column = rows.get_column(has_column(rows, self.text, self.path, "texts.text"))
-        if column.dtype != polars.String:
-            raise DataError(f"{self.path}, column {self.text!r} holds {str(column.dtype).lower()} values, and not texts")
-        missing = column.is_null().arg_true()
-        if len(missing):
-            raise DataError(f"{self.path}, column {self.text!r}, row {missing[0] + 1} has no text")
-        dataset = of_columns(rows, "texts", self.path, self.columns, self.unit, (self.text,))
-        held = column.to_numpy().astype(object)
-        hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in held)
-        return with_inputs(dataset, "texts", held, InputSpec.text(), np.frombuffer(hashes, dtype=np.uint64))
+        return of_text_columns(rows, "texts", self.path, self.text, self.columns, self.unit, self.blank)
 
 
 @register("features", kind="source")
@@ -273,12 +272,60 @@ def of_columns(
     return AttributedDataset(name or Path(path).stem, attribute_table(rows, chosen, path), units=units)
 
 
+MOST_CHARACTERS = 500_000
+"""Of a text: more than a novel has."""
+
+
+def of_text_columns(
+    rows: DataFrame, source: str, path: str, text: object, columns: list[str] | None, unit: str | None, blank: str
+) -> AttributedDataset:
+    """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the `source`, `DataError`."""
+    field = f"{source}.text"
+    given = [text] if isinstance(text, str) else names_chosen(text, field, "column")
+    kept = np.ones(rows.height, dtype=bool)
+    for column in given:
+        kept &= _has_text(rows, has_column(rows, column, path, field), path, blank == "leave-out")
+    ids = np.flatnonzero(kept)
+    if not ids.size:
+        raise DataError(f"{path} has no row with a text")
+    rows = rows.filter(kept)
+    parts = [rows.get_column(column).to_list() for column in given]
+    held = np.empty(len(ids), dtype=object)
+    held[:] = parts[0] if len(parts) == 1 else [joined(row) for row in zip(*parts, strict=True)]
+    dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
+    return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
+
+
+def _has_text(rows: DataFrame, name: str, path: str, left_out: bool) -> NDArray[np.bool_]:
+    """Which rows have a text in a column; all, or a `DataError`, unless others are `left_out`."""
+    import polars
+
+    column, where = rows.get_column(name), f"{path}, column {name!r}"
+    if column.dtype != polars.String:
+        raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
+    blank = (column.is_null() | (column.str.strip_chars() == "")).to_numpy()
+    if blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any():  # a CSV table has no types
+        raise DataError(f"{where} holds {'no text' if blank.all() else 'numbers, and not texts'}")
+    places = np.flatnonzero(blank)
+    if places.size and not left_out:
+        what = "a text of white space alone" if column[int(places[0])] else "no text"
+        others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
+        raise DataError(f"{where}, row {places[0] + 1} has {what}{others}; take it out, or say blank: leave-out")
+    lengths = column.str.len_chars().fill_null(0).to_numpy()
+    if lengths.max() > MOST_CHARACTERS:
+        row = int(lengths.argmax())
+        much = f"a text of {lengths[row]:,} characters, more than the {MOST_CHARACTERS:,} allowed"
+        raise DataError(f"{where}, row {row + 1} has {much}; is a quote missing, or should it be cut?")
+    return ~blank
+
+
 def with_inputs(
     dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
 ) -> AttributedDataset:
     """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`."""
     told = {"inputs": held if contents is None else contents}
     told |= {} if dataset.units is None else {"units": dataset.units}
+    told |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
     made = digest({"source": source, "table": dataset.table.digest(), "arrays": digest_arrays(told)})
     return replace(dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}")
 
