@@ -23,7 +23,10 @@ from crosswind.data.sources.sentence_pairs import RELATIONS, MedNLI, MultiNLI
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
 
-TRAINED, ALONE = ("fiction", "government", "slate", "telephone", "travel"), ("facetoface", "letters", "nineeleven", "oup", "verbatim")
+TRAINED, ALONE = (
+    ("fiction", "government", "slate", "telephone", "travel"),
+    ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
+)
 DOMAINS = ("kitchen_housewares", "dvd", "music", "sports_outdoors", "electronics", "toys_games", "imdb", "books")
 WORDS = np.array("good great fine bad poor awful film book lamp shoe day box came was the it".split())
 
@@ -129,12 +132,12 @@ def test_the_pools_have_the_grid_of_table_6(
     assert noises == ({"0.0", "0.2", "0.4"} if "roberta" in networks else set())
 
 
-def test_small_pools_are_trained_once_for_all_three_studies(small: Path) -> None:
+def test_small_pools_are_of_domains_that_were_not_explored_and_serve_the_ablations_too(small: Path) -> None:
     plans = {study: planned(study, "small") for study in ("sentiment", "extreme", "ablations", "nli")}
     assert pool(plans["sentiment"]) == pool(plans["extreme"]) == {"cnn": 6 * 6, "minilm": 6 * 4}
     assert pool(plans["ablations"]) == {"cnn": 5 * 6} and pool(plans["nli"]) == {"cnn": 3 * 6, "minilm": 3 * 4}
     fits = {study: {job.key for job in plan.jobs if job.kind == "fit"} for study, plan in plans.items()}
-    assert fits["sentiment"] == fits["extreme"] > fits["ablations"]
+    assert fits["sentiment"] > fits["ablations"]
     sets = plans["sentiment"].study.sets
     assert set(sets) == {"validation", "home", "movies", "music", "sports", "tech", "toys", "imdb"}
     explored = {"apparel", "books", "camera_photo"}
