@@ -182,6 +182,8 @@ EDITS: list[tuple[Any, ...]] = [
     ("shifts.SC.counterexamples", -0.1, "shifts.SC", "counterexamples"),
     ("shifts.SC.strength", 1.5, "shifts.SC", "strength", "[0, 1]"),
     ("label_noise", 1.5, "label_noise"),
+    ("methods", {"erm": {}, "noisy": {"method": "erm", "label_noise": 1.5}}, "methods.noisy.label_noise:",
+        "a number in [0, 1]", "1.5"),
     ("sizes", {"a": {"total": 100000}}, "100000", "rows"),
     ("shifts.U", {"type": "unseen-data", "attribute": "ink", "unseen": ["red", "green", "blue"]}, "unseen"),
     ("sizes", {"a": {"total": 0}}, "sizes.a"),

@@ -106,7 +106,7 @@ def test_one_is_registered_for_each_neighbourhood_and_reads_labels_only() -> Non
         access = item.access
         assert access is not None and access.neighbourhood == name and access.pool and not access.weights
         assert access.scores == "labels" and access.passes == NEIGHBOURS + 1
-        assert [knob.name for knob in item.knobs] == ["form", "original", *access.handed]
+        assert [knob.name for knob in item.knobs] == ["form", "original", "neighbours", *access.handed]
         room = "text-transforms" if NEIGHBOURHOODS[name].takes == "text" else "transforms"
         assert set(access.handed) <= {knob.name for knob in registry.facts(room, NEIGHBOURHOODS[name].transform).knobs}
         # Only the neighbourhood of its own name is read.

@@ -33,10 +33,29 @@ def test_numbers_by_domain_by_hand() -> None:
     points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
     found = by_domain(points)
     assert list(found) == ["S", "near", "far"]
-    assert [tau.value for tau, _ in found.values()] == pytest.approx([1, 0.6, 0])
-    assert found["near"][1].value == pytest.approx(0.64) and found["S"][1].value == pytest.approx(1)
+    assert [item.tau.value for item in found.values()] == pytest.approx([1, 0.6, 0])
+    assert found["near"].r2.value == pytest.approx(0.64) and found["S"].r2.value == pytest.approx(1)
+    assert found["near"].micro.value is None and found["near"].micro.why == "the networks have one training domain"
     # Of far, 3 2 4 5 1: products -2x0 - 1x-1 + 0 + 1x2 + 2x-2 = -1, so that the squared correlation is .01.
-    assert found["far"][1].value == pytest.approx(0.01)
+    assert found["far"].r2.value == pytest.approx(0.01)
+
+
+def test_on_a_domain_where_some_train_the_others_are_judged_by_hand() -> None:
+    """On A the networks of B, values 1 2 3 against .2 .6 .4, have tau 1/3 and squared correlation .25; those of A are in domain,
+    and would have -1. On C, those of A have 1/3 and those of B 1, mean 2/3; micro, of 15 pairs of which 2 are tied in value: inside
+    A 1, inside B 3, between them six up and one down.
+    """
+    tables = {
+        ("A", "A"): [(1, 0.9), (2, 0.8), (3, 0.7)],
+        ("A", "C"): [(1, 0.2), (2, 0.6), (3, 0.4)],
+        ("B", "A"): [(1, 0.2), (2, 0.6), (3, 0.4)],
+        ("B", "C"): [(0, 0.1), (1, 0.3), (2, 0.5)],
+    }
+    points = [Point(f"{i}{n}", i, o, *pair) for (i, o), table in tables.items() for n, pair in enumerate(table)]
+    found = by_domain(points)
+    assert [found["A"].tau.value, found["A"].r2.value, found["A"].micro.value] == pytest.approx([1 / 3, 0.25, 1 / 3])
+    assert [found["C"].tau.value, found["C"].micro.value] == pytest.approx([2 / 3, 9 / np.sqrt(13 * 15)])
+    assert (found["C"].tau.cells, found["A"].micro.cells) == (2, 1)
 
 
 def test_how_far_a_domain_is_and_how_tau_falls_by_hand() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from crosswind.evaluation.compare import holm
 from crosswind.evaluation.points import HELD, LEVEL, Number, cell_tau, errors, predicted, read, standard_error
-from crosswind.evaluation.pools import Covered, Point, comparison, comparisons, coverage, judge, predictions
+from crosswind.evaluation.pools import Covered, Point, comparison, comparisons, coverage, judge, micro_difference, predictions
 
 Rule = Callable[[Point, Point], bool]
 
@@ -95,6 +95,20 @@ def test_micro_and_macro_disagree_where_domains_differ_more_than_networks() -> N
     assert found.macro_tau.value == as_number(-1)
     # 25 pairs between domains up, 20 inside them down, of 45
     assert found.micro_tau.value == as_number(5 / 45)
+
+
+def test_two_micro_taus_are_compared_by_hand() -> None:
+    """9 / sqrt(13 x 15) as above; accuracies themselves as values, on other rows, have 1. Over the same draws equal ones differ by 0."""
+    points = [*A_ON_C, *B_ON_C]
+    exact = [replace(item, value=item.accuracy, test="D") for item in points]
+    found = micro_difference(points, exact)
+    assert found is not None and found.mean == as_number(1 - 9 / math.sqrt(13 * 15)) and found.n == 6
+    assert found.low is not None and found.low < found.mean
+    same = micro_difference(points, [replace(item, value=2 * item.value) for item in points])
+    assert same is not None and (same.mean, same.low, same.high) == (0, 0, 0)
+    assert micro_difference(A_ON_C, A_ON_C) is None, "one training domain"
+    with pytest.raises(ValueError, match="not the same"):
+        micro_difference(points, points[1:])
 
 
 def test_one_network_over_domains_by_hand() -> None:

@@ -107,7 +107,9 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     assert str(lines.rows[0][5]) == table.rows[0][3] and len(lines.rows) == 6
     across = shown.across_table("7", "Table 7", judged)
     assert str(across.rows[0][1]).startswith(f"{one.across_tau.value:.3f} [") and across.rows[0][2] == 6
-    found = {name: {domain: pair[0] for domain, pair in by_domain(points).items()} for name, points in ESTIMATES.items()}
+    parted = shown.across_table("7", "Table 7", judged, {"cnn": judged})
+    assert parted.columns[2] == "of cnn" and parted.rows[0][1] == parted.rows[0][2]
+    found = {name: {domain: item.tau for domain, item in by_domain(points).items()} for name, points in ESTIMATES.items()}
     domains = shown.domain_table("17", "Table 17", found)
     assert domains.columns == ("measure", "S", "t1", "t2", "t3") and str(domains.rows[0][1]).startswith(f"{one.id_tau.value:.3f} [")
     for item in (table, parts, gap, lines, across, domains):
@@ -123,12 +125,17 @@ def test_arch_tau_is_a_column_where_it_is_defined() -> None:
 
 def test_the_tidy_table_has_every_number() -> None:
     judged = {"one": judge(ESTIMATES["one"], estimates=True, resamples=50)}
-    table = shown.number_table("all", "Every number", judged)
-    rows = {(row[1], row[2]): row for row in table.rows}
-    assert len(rows) == len(table.rows) == 5 + 4 * 6
+    on = by_domain(ESTIMATES["one"])
+    table = shown.number_table("all", "Every number", {"": judged, "cnn": judged}, {"one": on})
+    rows = {row[:4]: row for row in table.rows}
+    assert len(rows) == len(table.rows) == 2 * (5 + 4 * 6) + 3 * len(on)
     fit = judged["one"].fits["test"].mae
-    assert rows["MAE", "test"][3:] == (0, fit.value, fit.low, fit.high, 3, 0, None) and rows["MAE", "in-sample"][3] == 1
-    assert rows["micro tau", ""][4:] == (None, None, None, 0, 0, "the networks have one training domain")
+    for label in ("one", "one, cnn"):
+        assert rows[label, "MAE", None, "test"][4:] == (0, fit.value, fit.low, fit.high, 3, 0, None)
+        assert rows[label, "MAE", None, "in-sample"][4] == 1
+    assert rows["one", "micro tau", None, ""][5:] == (None, None, None, 0, 0, "the networks have one training domain")
+    tau = on["t1"].tau
+    assert rows["one", "macro tau", "t1", ""][4:] == (0, tau.value, tau.low, tau.high, 1, 0, None)
 
 
 def test_tables_of_comparisons_and_of_coverage() -> None:

@@ -166,7 +166,7 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         assert text in page
     tested, numbers = study.number_tables(every=True)[-2:]
     assert tested.name == "pool-mnist-claims" and [item.name for item in study.number_tables(every=False)] == ["numbers"]
-    assert numbers.name == "pool-mnist-numbers" and len(numbers.rows) == 3 * (5 + 4 * 5) + 5 + 4 * 6
+    assert numbers.name == "pool-mnist-numbers" and len(numbers.rows) == 3 * (3 * (5 + 4 * 5) + 5 + 4 * 6) + 12 * 4 * 3
     assert json.dumps([table.to_json() for table in study.text_tables()])
 
 

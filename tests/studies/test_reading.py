@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crosswind.core.errors import DataError, InputError
+from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import apply_settings, find_study, merge, parse, read_study_file, shipped_studies
 from crosswind.studies.spec import json_schema, load_study, study_from
 
@@ -114,3 +116,48 @@ def test_a_name_of_the_user_s_is_no_field() -> None:
     for name in ("seeds[0]", "str"):  # these looked like parts of a type
         with pytest.raises(InputError, match=rf"{re.escape(name)}: unknown field '{re.escape(name)}'"):
             study_from({"data": {}, "shifts": {"none": []}, name: 3})
+
+
+SPREAD = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+    "shifts": {"none": []},
+    "models": {"cnn": {"model": "mlp", "each": {"layers": [1, 2], "hidden": [8, 16]}}, "wide": {"model": "mlp", "hidden": 64}},
+    "methods": {"erm": {}, "some": {"method": "erm", "models": ["cnn"], "each": {"training.batch": [8, 16], "label_noise": [0.2]}}},
+}
+
+
+def test_each_writes_an_entry_for_every_combination() -> None:
+    study = study_from(SPREAD)
+    depths = [("cnn-1-8", 1, 8), ("cnn-1-16", 1, 16), ("cnn-2-8", 2, 8), ("cnn-2-16", 2, 16)]
+    assert study.models == {
+        **{name: {"model": "mlp", "layers": depth, "hidden": width} for name, depth, width in depths},
+        "wide": {"model": "mlp", "hidden": 64},
+    }
+    made = {"method": "erm", "models": [name for name, *_ in depths], "label_noise": 0.2}
+    assert study.methods == {"erm": {}, **{f"some-{b}-0.2": {**made, "training": {"batch": b}} for b in (8, 16)}}
+    plan = make_plan(study)
+    assert len(plan.runs) == 3 * (5 + 2 * 4), "three seeds; erm on five networks, the two others on four"
+    assert study_from({**SPREAD, "methods": ["erm"]}).methods == ["erm"]
+
+
+@pytest.mark.parametrize(
+    ("field", "entry", "sentence"),
+    [
+        ("models", {"each": {"layers": 2}}, "study: models.x.each.layers: must be a list of values, not 2"),
+        ("models", {"each": [1]}, "study: models.x.each: must map settings to lists of values, not [1]"),
+        (
+            "methods",
+            {"training": 3, "each": {"training.lr": [1]}},
+            "study: methods.x.each.training.lr: 'training' holds 3, which has",
+        ),
+        ("estimators", {"each": {"a": [1, 1]}}, "study: estimators.x: makes the entry 'x-1', which is there"),
+        (
+            "estimators",
+            {"each": {"a": list(range(200)), "b": list(range(200))}},
+            "study: estimators.x.each: makes more than 10,000",
+        ),
+    ],
+)
+def test_an_each_that_is_none_is_refused(field: str, entry: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        study_from({**SPREAD, field: {"x": entry}})

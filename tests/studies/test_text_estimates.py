@@ -105,6 +105,20 @@ def test_what_texts_cannot_be_asked(reviews: Path, change: dict[str, Any], sente
         make_plan(study_from(on_texts(reviews, **change)))
 
 
+def test_a_measure_has_as_many_votes_as_it_asks_for(reviews: Path, tmp_path: Path) -> None:
+    """Of three votes on two classes the commonest has 2/3 or all; those of a larger count begin with those of a smaller one."""
+    asked = {"three": {"estimator": "ni-eda", "neighbours": 2}, "six": {"estimator": "ni-eda", "neighbours": 5}}
+    found = cw.run_study(on_texts(reviews, estimators=asked, seeds=5, pool_rows=0), tmp_path / "out", workers=0)
+    rows = [row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"]
+    assert len(rows) == 5
+    for row in rows:
+        assert row["n"] * 3 * row["measure:three"] == pytest.approx(round(row["n"] * 3 * row["measure:three"]), abs=1e-6)
+        assert row["n"] * 6 * row["measure:six"] == pytest.approx(round(row["n"] * 6 * row["measure:six"]), abs=1e-6)
+        assert 2 / 3 <= row["measure:three"] and 1 / 2 <= row["measure:six"] < row["measure:three"] + 1e-9
+    votes = [said["best-id/answer"] for said in map(np.load, sorted((tmp_path / "out").rglob("copies*.npz")))]
+    assert sorted({item.shape[2] for item in votes}) == [3, 6]
+
+
 def test_images_are_refused_the_neighbours_of_texts() -> None:
     digits = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 20, "validation": 0.2}}}
     study = {"data": digits, "shifts": {"none": []}, "estimators": CHEAP, "pool_rows": 20, "seeds": 1, "models": ["mlp"]}
@@ -120,6 +134,8 @@ def test_changed_copies_are_asked_for_once_and_again_where_they_are_others(revie
     first = keys()
     assert len(first) == 1 + 2 * 3, "the pool, and for each neighbourhood those of target, source and pool"
     assert keys(estimators={"ni-eda": {"form": "entropy"}}).items() <= first.items()
+    for other in ({"ni-eda": {"neighbours": 3}}, {"ni-randomreplace": {"rate": 0.3}}):
+        assert {key for (near, *_), key in keys(estimators=other).items() if near} & set(first.values()) == set()
     assert not set(keys(pool_rows=20).values()) & {key for (_, pool, _), key in first.items() if pool}
 
 

@@ -164,6 +164,15 @@ def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
         assert not set(keys) & {run.key for run in planned(**change).runs}, change
 
 
+def test_label_noise_of_a_method_is_that_of_the_study_for_it_alone() -> None:
+    """A study's noise and a method's own are one thing, so their runs are the same."""
+    both = planned(methods={"erm": {}, "noisy": {"method": "erm", "label_noise": 0.2}}, label_noise=0.0, seeds=1)
+    own = {method: {job.key for job in of_kind(both, "fit") if job.labels["method"] == method} for method in ("erm", "noisy")}
+    assert own["erm"] and not own["erm"] & own["noisy"]
+    for method, noise in (("erm", 0.0), ("noisy", 0.2)):
+        assert own[method] == {job.key for job in of_kind(planned(methods=["erm"], label_noise=noise, seeds=1), "fit")}
+
+
 def test_what_a_fit_starts_from_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def keys() -> dict[str, str]:
         fits = of_kind(planned(methods=["erm", "jtt"], label_noise=0.0, seeds=1), "fit")

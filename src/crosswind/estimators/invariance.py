@@ -58,6 +58,9 @@ class Invariance(Measure):
     )
     no_pool_interval = "of those measured fewer than 85% held the accuracy under strong shifts (22 of 26) and natural ones (6 of 8)"
     original: bool = knob(True, source="Ng et al. 2022, section 3.2", doc="whether the row itself is among the answers")
+    neighbours: int = knob(
+        10, domain="[1, 1000]", source="Ng et al. 2022, section 4.4", doc="changed copies of a row that a study asks for"
+    )
 
     def measure(self, target: Answers) -> float:
         """The mean invariance of the rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from crosswind.core.knobs import Access
+from crosswind.core.knobs import Access, knob
 from crosswind.core.registry import register
 from crosswind.estimators.invariance import Invariance
 
@@ -25,5 +25,6 @@ class NIRandomReplace(Invariance):
     Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood Invariance", TMLR 2023, section 3.2.
     """
 
+    rate: float = knob(0.15, domain="[0, 1]", source="Ng et al. 2022, appendix A.5", doc="the share of tokens that is replaced")
     version = 1
-    access = Access(scores="labels", neighbourhood="ni-randomreplace", pool=True, passes=11)
+    access = Access(scores="labels", neighbourhood="ni-randomreplace", handed=("rate",), pool=True, passes=11)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -93,6 +93,17 @@ class Judgement:
     fits: Mapping[str, Fit]
 
 
+_ONE_DOMAIN = "the networks have one training domain"
+
+
+class OnDomain(NamedTuple):
+    """Of one test domain: macro tau and squared correlation, averaged over training domains, and micro tau."""
+
+    tau: Number
+    r2: Number
+    micro: Number
+
+
 @final
 @dataclass(frozen=True)
 class Comparison:
@@ -148,8 +159,7 @@ def judge(
         return average([(pool, cell_tau(at, np.flatnonzero(mask))) for pool, mask in groups], many, -1, 1)
 
     shifted = [mask for test in np.unique(at.test) if (mask := (at.test == test) & ~own).any()]
-    several = [pool for pool in np.unique(at.pool) if len(np.unique(at.training[at.pool == pool])) > 1]
-    micro = [(pool, inside) for pool in several for mask in shifted if (inside := mask & (at.pool == pool)).any()]
+    micro = [part for mask in shifted for part in _micro(at, mask)]
     fits = {held: _fit(at, held) for held in (*HELD, *(["estimate"] if estimates else []))}
     one_kind = len(np.unique(at.architecture)) == 1
     return Judgement(
@@ -157,29 +167,41 @@ def judge(
         points=len(points),
         id_tau=taus([(pool, own & (at.pool == pool) & (at.training == i)) for pool, i in pairs(at.pool, at.training, own)]),
         macro_tau=taus([(cell.pool, at.of_cell(cell)) for cell in at.cells]),
-        micro_tau=taus(micro) if several else Number(None, why="the networks have one training domain"),
+        micro_tau=taus(micro) if micro else Number(None, why=_ONE_DOMAIN),
         arch_tau=Number(None, why="the networks have one architecture") if one_kind else taus([(0, mask) for mask in shifted]),
         across_tau=average(across(at, ~own), many, -1, 1),
         fits=fits,
     )
 
 
-def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[str, tuple[Number, Number]]:
-    """Macro tau and squared correlation on each test domain alone, in the order of the points; in domain they are those of ID."""
+def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[str, OnDomain]:
+    """What is told on each test domain alone, in the order of the points.
+
+    A domain on which networks were trained has the numbers of the networks trained elsewhere; in domain where there are none.
+    """
     at = read(points, RESAMPLES, by_architecture)
     codes = {name: code for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))}
-    found = {}
+    many, found = at.weights.shape[1], {}
     for name in dict.fromkeys(p.test for p in points):
+        there = at.test == codes[name]
+        shifted = there & (at.training != at.test)
         taus: list[tuple[int, Found]] = []
         squares: list[tuple[int, Found]] = []
-        for pool, training in pairs(at.pool, at.training, at.test == codes[name]):
+        for pool, training in pairs(at.pool, at.training, shifted if shifted.any() else there):
             cell = Cell(pool, training, codes[name])
             rows = np.flatnonzero(at.of_cell(cell))
             taus.append((pool, cell_tau(at, rows)))
             squares.append((pool, errors(at, cell, rows, "estimate")[0]))
-        many = at.weights.shape[1]
-        found[name] = (average(taus, many, -1, 1), average(squares, many, 0, 1))
+        micro = [(pool, cell_tau(at, np.flatnonzero(mask))) for pool, mask in _micro(at, shifted)]
+        told = average(micro, many, -1, 1) if micro else Number(None, why=_ONE_DOMAIN)
+        found[name] = OnDomain(average(taus, many, -1, 1), average(squares, many, 0, 1), told)
     return found
+
+
+def _micro(at: Columns, mask: Mask) -> list[tuple[int, Mask]]:
+    """The points of a mask by pool, of pools whose networks have several training domains."""
+    several = [int(pool) for pool in np.unique(at.pool) if len(np.unique(at.training[at.pool == pool])) > 1]
+    return [(pool, inside) for pool in several if (inside := mask & (at.pool == pool)).any()]
 
 
 def predictions(points: Sequence[Point], held: str, *, by_architecture: bool = True) -> list[float | None]:
@@ -336,6 +358,26 @@ def _fit(at: Columns, held: str) -> Fit:
     bounds = ((0.0, 1.0), (-math.inf, 1.0), (0.0, 100.0 if held == "estimate" else math.inf), (-math.inf, math.inf))
     numbers = (average(column, at.weights.shape[1], *ends) for column, ends in zip(columns, bounds, strict=True))
     return Fit(held, held in HELD and HELD[held].uses_target_labels, *numbers)
+
+
+def micro_difference(
+    first: Sequence[Point], second: Sequence[Point], *, by_architecture: bool = True, resamples: int = RESAMPLES
+) -> Difference | None:
+    """Micro tau of `second` less that of `first`, each averaged over its own test domains; None where one has none.
+
+    The networks are the same, and a draw of them is: measures may differ, and so may the rows that they were taken on. Raises
+    `ValueError` for other networks.
+    """
+    draws = []
+    for points in (first, second):
+        at = read(points, resamples, by_architecture)
+        shifted = [(at.test == test) & (at.training != at.test) for test in np.unique(at.test)]
+        told, _ = mean_of([(pool, cell_tau(at, np.flatnonzero(mask))) for some in shifted for pool, mask in _micro(at, some)])
+        draws.append(told)
+    names = [sorted({item.network for item in points}) for points in (first, second)]
+    if names[0] != names[1]:
+        raise ValueError("two micro taus are compared over networks that are not the same")
+    return None if draws[0] is None or draws[1] is None else difference(draws[1] - draws[0], len(names[0]))
 
 
 def difference(draws: Floats, networks: int) -> Difference:

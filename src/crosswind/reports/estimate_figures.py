@@ -6,11 +6,11 @@ measure a row and a column a test domain (9 to 11, 16 to 18).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crosswind.evaluation.points import HELD, Number, Point
-from crosswind.evaluation.pools import Comparison, Covered, Judgement
+from crosswind.evaluation.pools import Comparison, Covered, Judgement, OnDomain
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, text, tips
 from crosswind.reports.tables import Cell, Table, slug
 
@@ -149,32 +149,46 @@ def domain_table(name: str, title: str, found: Mapping[str, Mapping[str, Number]
     return Table(slug(name), title, ("measure", *domains), rows, (_INTERVAL,))
 
 
-def across_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
-    """A row a measure: tau over the test domains of one network, the mean over networks, as table 7."""
-    rows = [(measure, _cell(item.across_tau, 3), item.networks) for measure, item in judged.items()]
+def across_table(
+    name: str, title: str, judged: Mapping[str, Judgement], parts: Mapping[str, Mapping[str, Judgement]] | None = None
+) -> Table:
+    """A row a measure: tau over the test domains of one network, the mean over networks, as table 7; a column for each part too."""
+    parts = parts or {}
+    rows = [
+        (measure, _cell(item.across_tau, 3), *(_cell(part[measure].across_tau, 3) for part in parts.values()), item.networks)
+        for measure, item in judged.items()
+    ]
     reasons = dict.fromkeys(f"{item.across_tau.why}." for item in judged.values() if item.across_tau.why)
     notes = ("Kendall's tau of value and accuracy over the shifted domains of a network, then the mean over networks.", _INTERVAL)
-    return Table(slug(name), title, ("measure", "tau over domains", "networks"), rows, (*notes, *reasons))
+    columns = ("measure", "tau over domains", *(f"of {part}" for part in parts), "networks")
+    return Table(slug(name), title, columns, rows, (*notes, *reasons))
 
 
-def number_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
-    """Every number in one tidy table: a row a measure and number, with its interval, the cells that it averages, and reasons."""
-    rows = []
-    for measure, item in judged.items():
-        every: Iterator[tuple[str, str, int, Number]] = iter(
-            [(label, "", 0, found) for label, found in _taus(item).items()]
-            + [
-                (label, held, int(fit.uses_target_labels), found)
-                for held, fit in item.fits.items()
-                for label, found in (("R2", fit.r2), ("1 - SSE/SST", fit.explained), ("MAE", fit.mae), ("bias", fit.bias))
-            ]
-        )
-        for label, held, uses, found in every:
-            rows.append(
-                (measure, label, held, uses, found.value, found.low, found.high, found.cells, found.left_out, found.why or None)
-            )
-    columns = ("measure", "number", "fit", "uses target labels", "value", "low", "high", "cells", "left out", "why")
-    return Table(slug(name), title, columns, rows, keys=3)
+def number_table(
+    name: str,
+    title: str,
+    parts: Mapping[str, Mapping[str, Judgement]],
+    on_domains: Mapping[str, Mapping[str, OnDomain]] | None = None,
+) -> Table:
+    """Every number in one tidy table: a row a measure and number, with its interval, the cells that it averages, and reasons.
+
+    `parts`: by part of the pool, "" for all of it, and measure. `on_domains`: by measure, or `measure, part`, and test domain.
+    """
+    found: list[tuple[tuple[Cell, ...], Number]] = []
+    for part, judged in parts.items():
+        for measure, item in judged.items():
+            label = f"{measure}, {part}" if part else measure
+            found += [((label, tau, None, "", 0), told) for tau, told in _taus(item).items()]
+            for held, fit in item.fits.items():
+                errors = (("R2", fit.r2), ("1 - SSE/SST", fit.explained), ("MAE", fit.mae), ("bias", fit.bias))
+                found += [((label, kind, None, held, int(fit.uses_target_labels)), told) for kind, told in errors]
+    for label, domains in (on_domains or {}).items():
+        for domain, on in domains.items():
+            kinds = (("macro tau", on.tau), ("R2", on.r2), ("micro tau", on.micro))
+            found += [((label, kind, domain, "", 0), told) for kind, told in kinds]
+    rows = [(*keys, told.value, told.low, told.high, told.cells, told.left_out, told.why or None) for keys, told in found]
+    columns = ("measure", "number", "domain", "fit", "uses target labels", "value", "low", "high", "cells", "left out", "why")
+    return Table(slug(name), title, columns, rows, keys=4)
 
 
 def comparison_table(name: str, title: str, reference: str, found: Mapping[str, Comparison]) -> Table:

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from crosswind.evaluation.points import LEAST, Point
 from crosswind.evaluation.pool_claims import ALPHA, CANNOT_TELL, CLAIMS, HOLDS, OPPOSITE, RISE, Decision, decide
-from crosswind.evaluation.pools import Judgement, by_domain, comparisons, judge
+from crosswind.evaluation.pools import Judgement, OnDomain, by_domain, comparisons, judge
 from crosswind.reports import estimate_figures as draw
 from crosswind.reports.pools import Pool
 from crosswind.reports.tables import Cell, Table, slug
@@ -71,6 +71,15 @@ class Judged:
         }
 
     @cached_property
+    def on_domains(self) -> dict[str, dict[str, OnDomain]]:
+        """By estimator and test domain; then by `estimator, architecture`, where there are several."""
+        values = {label: (points, self.pool.apart) for label, points in self.pool.values.items()}
+        for kind in self.by_architecture:
+            for label, points in self.pool.values.items():
+                values[f"{label}, {kind}"] = [p for p in points if p.architecture == kind], True
+        return {label: by_domain(points, by_architecture=apart) for label, (points, apart) in values.items() if points}
+
+    @cached_property
     def decisions(self) -> list[Decision]:
         """The claims of the paper, tested on neighbourhood invariance in the paper's form and ATC."""
         pool = self.pool
@@ -92,16 +101,19 @@ class Judged:
         if not pool.judged:
             return {"one network": [self._across()]}
         many = f"{len(pool.methods)} networks on {pool.name}"
-        told = {label: by_domain(points, by_architecture=pool.apart) for label, points in pool.values.items()}
-        titles = (
-            ("tau", f"Kendall's tau by test domain, {many}"),
-            ("r2", f"Squared correlation by test domain, {many}"),
-        )
+        titles = {
+            "tau": f"Kendall's tau by test domain, {many}",
+            "r2": f"Squared correlation by test domain, {many}",
+            "micro": f"Micro tau by test domain, {many}",
+        }
         domains = [
             draw.domain_table(
-                f"{name}-{key}", title, {label: {d: pair[i] for d, pair in found.items()} for label, found in told.items()}
+                f"{name}-{key}",
+                title,
+                {label: {d: getattr(item, key) for d, item in found.items()} for label, found in self.on_domains.items()},
             )
-            for i, (key, title) in enumerate(titles)
+            for key, title in titles.items()
+            if any(getattr(item, key).value is not None for found in self.on_domains.values() for item in found.values())
         ]
         parts = []
         if self.by_method:
@@ -125,12 +137,13 @@ class Judged:
 
     @cached_property
     def numbers(self) -> Table:
-        """Every number in one tidy table."""
-        return draw.number_table(f"{self.name}-numbers", f"Every number of the pool {self.pool.name}", self.every)
+        """Every number in one tidy table: of the pool, of each architecture, and by test domain."""
+        parts = {"": self.every, **self.by_architecture}
+        return draw.number_table(f"{self.name}-numbers", f"Every number of the pool {self.pool.name}", parts, self.on_domains)
 
     def _across(self) -> Table:
         title = f"One network over many domains, on {self.pool.name}"
-        return draw.across_table(f"{self.name}-over-domains", title, self.every)
+        return draw.across_table(f"{self.name}-over-domains", title, self.every, self.by_architecture)
 
     def _less_atc(self) -> list[Table]:
         values = self.pool.values

@@ -28,6 +28,7 @@ from crosswind.core.seeds import stream
 from crosswind.core.types import canonical, file_hash
 from crosswind.models.folders import contents_hash
 from crosswind.models.form import check_extra, check_form, inner_model
+from crosswind.shifts.base import exact
 from crosswind.shifts.split import parse_sampler
 from crosswind.studies.spec import Search, Study
 from crosswind.training.settings import TrainingSettings
@@ -272,7 +273,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
     out = {}
     for label, path, known, settings in _entries(study.methods, "methods"):
         overrides: dict[str, Any] = {
-            key: settings.pop(key) for key in ("training", "sampler", "groups", "environments") if key in settings
+            key: settings.pop(key) for key in ("training", "sampler", "groups", "environments", "label_noise") if key in settings
         }
         known_names = {"shifts": ("shift", study.shifts), "models": ("model", study.models), "data": ("data set", study.data)}
         only = {key: settings.pop(key) for key in known_names if key in settings}
@@ -284,6 +285,8 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             _check_names(names, all_names, what, f"{path}.{key}", at=False)
         if "sampler" in overrides:
             parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
+        if "label_noise" in overrides:
+            overrides["label_noise"] = float(exact(overrides["label_noise"], f"{path}.label_noise", 0, 1))
         for key in ("groups", "environments"):
             if overrides.get(key) is not None and not _is_names(overrides[key]):
                 raise InputError(f"{path}.{key}", f"must be a list of attributes, not {shown(overrides[key])}")

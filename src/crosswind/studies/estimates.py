@@ -119,7 +119,8 @@ VERSION = 4
 def _said(estimator: Values | None, pool: int, kind: str) -> tuple[dict[str, Any], str]:
     """What a `vary` job does, as it stands in its specification, and the hash of what makes its copies."""
     near = "" if estimator is None else access_of(estimator).neighbourhood
-    said: dict[str, Any] = {"near": near, "pool": pool, "neighbours": NEIGHBOURS}
+    count = estimator["knobs"].get("neighbours", NEIGHBOURS) if estimator is not None and near else NEIGHBOURS
+    said: dict[str, Any] = {"near": near, "pool": pool, "neighbours": count}
     if estimator is None or not access_of(estimator).handed:
         return said, _changes(near, pool, kind)
     own, transform = _handed(access_of(estimator), estimator["knobs"])

@@ -104,7 +104,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     asked = {label: model for label, model in models.items() if "files" in model and "prompt" in model["knobs"]}
     _check_names(study, models, trained, methods)
     runs = len(trained) * len(methods) + len(models) - len(trained)
-    check_estimators(study, estimators, runs * len(study.seed_list) * len(study.split_seed_list))
+    check_estimators(study, estimators, runs * len(study.shifts) * len(study.seed_list) * len(study.split_seed_list))
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
     for name, spec in study.data.items():

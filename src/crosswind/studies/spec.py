@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from crosswind.core.errors import InputError
+from crosswind.studies.each import written_out
 from crosswind.studies.reading import apply_settings, field_error, find_study, merge, read_study_file
 from crosswind.training.selection import RULES
 
@@ -319,6 +320,7 @@ def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study
     if values.get("split_seeds") is not None and "split_seed" in values:
         choices = ["split_seed", "split_seeds"]
         raise InputError(f"{where}: {inside}split_seeds", "stands beside 'split_seed'; give one of them", choices)
+    values = written_out(values, f"{where}: {inside.removesuffix('.')}" if inside else where)
     try:
         return Study.model_validate(values)
     except ValidationError as error:

@@ -311,7 +311,10 @@ def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Tur
 
 
 def _official_parts(dataset: AttributedDataset, roles: Roles, needed: bool) -> NDArray[np.uint8] | None:
-    """The official role of each row (3: none), None where there is no official split."""
+    """The official role of each row (3: none), None where there is no official split.
+
+    A data set on which nothing trains (`needed` is False) may have another split under the same name: it has none of this study's.
+    """
     official = roles.official
     if official is None or (not needed and official["column"] not in dataset.table.names):
         return None
@@ -322,7 +325,13 @@ def _official_parts(dataset: AttributedDataset, roles: Roles, needed: bool) -> N
     for place, role in enumerate(ROLES):
         if official.get(role) is None:
             continue
-        for code in codes_of(attribute, official[role], f"{field}.{role}"):
+        try:
+            codes = codes_of(attribute, official[role], f"{field}.{role}")
+        except InputError:
+            if needed:
+                raise
+            return None
+        for code in codes:
             if role_of[code] != _UNUSED:
                 raise InputError(f"{field}.{role}", f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}")
             role_of[code] = place

@@ -1,0 +1,78 @@
+"""Entries of a study written once for many values: `each` makes an entry of every combination."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from crosswind.core.errors import InputError, shown
+from crosswind.core.types import canonical
+
+FIELDS = ("models", "methods", "estimators")
+MOST = 10_000
+"""Entries of one field."""
+
+
+def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The study with an entry for every combination of the lists in the `each` of its entries, in their order.
+
+    A key of `each` is the path of a setting inside the entry (`training.batch`). The new entry is named by the old one and the
+    values, `cnn-1-128`. A method whose `models` name the old one is run with all that were made of it. Raises `InputError`.
+    """
+    out = dict(values)
+    made: dict[str, list[str]] = {}
+    for field in FIELDS:
+        entries = values.get(field)
+        if not isinstance(entries, Mapping) or not any(isinstance(item, Mapping) and "each" in item for item in entries.values()):
+            continue
+        out[field] = {}
+        for label, settings in entries.items():
+            found = list(_entries(str(label), settings, f"{where}: {field}.{label}"))
+            if field == "models":
+                made[str(label)] = [name for name, _ in found]
+            for name, entry in found:
+                if name in out[field]:
+                    raise InputError(f"{where}: {field}.{label}", f"makes the entry {name!r}, which is there already")
+                out[field][name] = entry
+            if len(out[field]) > MOST:
+                raise InputError(f"{where}: {field}.{label}.each", f"makes more than {MOST:,} entries")
+    if made and isinstance(out.get("methods"), Mapping):
+        out["methods"] = {label: _of_models(settings, made) for label, settings in out["methods"].items()}
+    return out
+
+
+def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if not isinstance(settings, Mapping) or "each" not in settings:
+        yield label, settings
+        return
+    each, rest = settings["each"], {key: value for key, value in settings.items() if key != "each"}
+    if not isinstance(each, Mapping) or not each:
+        raise InputError(f"{path}.each", f"must map settings to lists of values, not {shown(each)}")
+    for key, chosen in each.items():
+        if not isinstance(chosen, list) or not chosen:
+            raise InputError(f"{path}.each.{key}", f"must be a list of values, not {shown(chosen)}")
+    for number, picked in enumerate(product(*each.values())):
+        if number == MOST:
+            raise InputError(f"{path}.each", f"makes more than {MOST:,} entries")
+        entry = copy.deepcopy(rest)
+        for key, value in zip(each, picked, strict=True):
+            *inside, last = str(key).split(".")
+            place = entry
+            for word in inside:
+                place = place.setdefault(word, {})
+                if not isinstance(place, dict):
+                    raise InputError(f"{path}.each.{key}", f"{word!r} holds {shown(place)}, which has no settings inside")
+            place[last] = value
+        yield "-".join([label, *(value if isinstance(value, str) else canonical(value) for value in picked)]), entry
+
+
+def _of_models(settings: Any, made: Mapping[str, list[str]]) -> Any:
+    names = settings.get("models") if isinstance(settings, Mapping) else None
+    if not isinstance(names, list):
+        return settings
+    return {
+        **settings,
+        "models": [name for item in names for name in (made.get(item, [item]) if isinstance(item, str) else [item])],
+    }
