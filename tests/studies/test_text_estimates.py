@@ -109,7 +109,7 @@ def test_a_measure_has_as_many_votes_as_it_asks_for(reviews: Path, tmp_path: Pat
     for row in rows:
         assert row["n"] * 3 * row["measure:three"] == pytest.approx(round(row["n"] * 3 * row["measure:three"]), abs=1e-6)
         assert row["n"] * 6 * row["measure:six"] == pytest.approx(round(row["n"] * 6 * row["measure:six"]), abs=1e-6)
-        assert 2 / 3 <= row["measure:three"] and 1 / 2 <= row["measure:six"] < row["measure:three"] + 1e-9
+        assert row["measure:three"] >= 2 / 3 and 1 / 2 <= row["measure:six"] < row["measure:three"] + 1e-9
     votes = [said["best-id/answer"] for said in map(np.load, sorted((tmp_path / "out").rglob("copies*.npz")))]
     assert sorted({item.shape[2] for item in votes}) == [3, 6]
 
