@@ -98,7 +98,7 @@ def test_micro_and_macro_disagree_where_domains_differ_more_than_networks() -> N
 
 
 def test_two_micro_taus_are_compared_by_hand() -> None:
-    """9 / sqrt(13 x 15) as above; accuracies themselves as values, on other rows, have 1. Over the same draws equal ones differ by 0."""
+    """9 / sqrt(13 x 15) as above; accuracies as values, on other rows, have 1. Over the same draws equal ones differ by 0."""
     points = [*A_ON_C, *B_ON_C]
     exact = [replace(item, value=item.accuracy, test="D") for item in points]
     found = micro_difference(points, exact)

@@ -29,16 +29,17 @@ def write_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> int:
     return len(numbers)
 
 
-def write_folder(folder: Path, words: Sequence[str] = WORDS) -> dict[str, Any]:
+def write_folder(folder: Path, words: Sequence[str] = WORDS, **changes: Any) -> dict[str, Any]:
     """A tokenizer, config.json of RoBERTa with two layers of 32 numbers and 32 positions, and an empty file of weights."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
     told = {"vocab_size": write_tokenizer(folder, words), "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1}
-    (folder / "config.json").write_text(json.dumps({"model_type": "roberta", **sizes, **told}))
+    told = {**sizes, **told, **changes}
+    (folder / "config.json").write_text(json.dumps({"model_type": "roberta", **told}))
     (folder / "model.safetensors").touch()
-    return {**sizes, **told}
+    return told
 
 
-def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0) -> Path:
+def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0, **changes: Any) -> Path:
     """The same with random weights, as the library writes it."""
     import torch
     from transformers import RobertaConfig, RobertaModel
@@ -47,7 +48,7 @@ def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0) 
     logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        RobertaModel(RobertaConfig(**write_folder(folder, words)), add_pooling_layer=False).save_pretrained(folder)
+        RobertaModel(RobertaConfig(**write_folder(folder, words, **changes)), add_pooling_layer=False).save_pretrained(folder)
     return folder
 
 

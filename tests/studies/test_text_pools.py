@@ -28,7 +28,9 @@ TRAINED, ALONE = (
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
 DOMAINS = ("kitchen_housewares", "dvd", "music", "sports_outdoors", "electronics", "toys_games", "imdb", "books")
-WORDS = np.array(["good", "great", "fine", "bad", "poor", "awful", "film", "book", "lamp", "shoe", "day", "box", "came", "was", "the", "it"])
+WORDS = np.array(
+    ["good", "great", "fine", "bad", "poor", "awful", "film", "book", "lamp", "shoe", "day", "box", "came", "was", "the", "it"]
+)
 
 
 def texts(seed: int) -> Iterator[str]:
