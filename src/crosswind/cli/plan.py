@@ -22,12 +22,14 @@ _COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "
 
 
 def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False) -> None:
-    """Say what a study would run: rows of every draw, matched values, number of runs. Trains nothing."""
+    """Say what a study would run: rows of every draw, matched values, runs, requests and their price. Trains and asks nothing."""
+    from crosswind.studies.foreseen import foreseen, words
     from crosswind.studies.plan import plan_of
 
     planned = plan_of(study, scale, settings or ())
+    asked = foreseen(planned)
     if as_json:
-        print_json(planned.to_json())
+        print_json(planned.to_json() | ({"asked": asked} if asked else {}))
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
     rows: list[tuple[str, ...]] = [_COLUMNS]
@@ -51,6 +53,8 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
     for draw in planned.draws:
         for line in _environments(draw):
             typer.echo(line)
+    for name, told in asked.items():
+        typer.echo(f"model {name}: {words(told)}")
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 

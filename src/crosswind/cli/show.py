@@ -114,6 +114,7 @@ def _study(name: str) -> Card:
 
 
 def _run(word: str) -> Card:
+    from crosswind.studies.predictions_file import TEXTS
     from crosswind.studies.store import Store, split_name
 
     place, prefix = split_name(word)
@@ -123,6 +124,8 @@ def _run(word: str) -> Card:
     for item in needed:
         item["artifacts"] = None if item["artifacts"] is None else str(item["artifacts"])
     record["needs"] = [{name: item[name] for name in ("key", "kind", "status", "spec", "artifacts")} for item in needed]
+    texts = [Path(item["artifacts"]) / TEXTS for item in needed if item["artifacts"] is not None]
+    record["answers"] = [str(path) for path in texts if path.is_file()]
     record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
     return record, "\n".join(f"{key}: {value}" for key, value in record.items())
 

@@ -232,11 +232,12 @@ class Form:
     side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
     `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
     images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it, or the knob that
-    says so; else it answers as it is, and `files` are its knobs that name files, whose contents are part of what it is.
-    `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names the model whose features it is trained on, and whose
-    inputs it then takes; its knob `settings` holds that model's. `folders`: the knobs that name a
-    folder or file whose contents are part of what it is, and what must be in it (`"tokenizer"`, `"encoder"`, `"clip"`); the hash is
-    in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps` tells by the norm.
+    says so; else it answers as it is, `files` are its knobs that name files, whose contents are part of what it is, and `apart`
+    those that say how it is asked and are no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names
+    the model whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that model's. `folders`:
+    the knobs that name a folder or file whose contents are part of what it is, and what must be in it (`"tokenizer"`, `"encoder"`,
+    `"clip"`); the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps` tells by
+    the norm.
     """
 
     norm: str = ""
@@ -246,6 +247,7 @@ class Form:
     weights_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     trained: bool | str = True
     files: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     takes: tuple[str, ...] = ("image",)
     of: str = ""
     folders: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ class Predictions:
 
     `ids` int64 [n] row ids of the source; `label` int64 [n] true labels, -1 where there is none; `group` int64 [n] cell of
     each row for per-group scores; `answer` int64 [n] predicted labels, -1 for an answer that could not be parsed;
-    `logits` float32 [n, k] or None where the model gives only answers.
+    `logits` float32 [n, k] or None where the model gives only answers; `texts` the n answers in words, or None where it has none.
     """
 
     ids: NDArray[np.int64]
@@ -99,6 +99,7 @@ class Predictions:
     group: NDArray[np.int64]
     answer: NDArray[np.int64]
     logits: NDArray[np.float32] | None = None
+    texts: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -107,6 +108,8 @@ class Predictions:
                 raise ValueError(f"Predictions.{name} has shape {getattr(self, name).shape}, not ({n},)")
         if self.logits is not None and (self.logits.ndim != 2 or len(self.logits) != n):
             raise ValueError(f"Predictions.logits has shape {self.logits.shape}, not ({n}, k)")
+        if self.texts is not None and len(self.texts) != n:
+            raise ValueError(f"Predictions.texts has {len(self.texts)} texts, not {n}")
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -18,8 +18,9 @@ from crosswind.data.imagenet_classes import onto_classes
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
 
-Answers = tuple[NDArray[np.int64], NDArray[np.float32] | None]
-"""Predicted classes int64 [n], -1 for an answer that is none of them; logits float32 [n, k], or None where there are none."""
+Answers = tuple[NDArray[np.int64], NDArray[np.float32] | None] | tuple[NDArray[np.int64], NDArray[np.float32] | None, Sequence[str]]
+"""Predicted classes int64 [n], -1 for an answer that is none of them; logits float32 [n, k], or None where there are none; and of a
+model that answers in words the n texts as it gave them."""
 
 
 class Outside(ABC):
@@ -29,6 +30,10 @@ class Outside(ABC):
     """
 
     built: ClassVar[Form] = Form(trained=False)
+
+    def ready(self) -> None:
+        """Refuse, by an `InputError`, to be asked from here: looked at before a study writes anything."""
+        return None
 
     @abstractmethod
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:

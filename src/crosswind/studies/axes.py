@@ -159,8 +159,8 @@ def estimators_of(study: Study) -> dict[str, dict[str, Any]]:
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """Label -> name and resolved knobs of every model; a relative file is looked for in `folder` first.
 
-    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of its files, and their `files`:
-    name of the knob -> hash and function.
+    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of its files and without what
+    stands apart, and their `files`: name of the knob -> hash and function.
     """
     out: dict[str, dict[str, Any]] = {}
     for label, path, known, settings in _entries(study.models, "models"):
@@ -171,7 +171,8 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         if known.built is not None and not known.built.is_trained(knobs):
             files = {name: _given_file(name, knobs, folder, f"{path}.{name}") for name in known.built.files}
             held = {name for name in known.built.folders if knobs[f"{name}_sha256"] is not None}  # by their hashes
-            keyed = {name: value for name, value in knobs.items() if name not in files and name not in held}
+            apart = {*files, *held, *known.built.apart}
+            keyed = {name: value for name, value in knobs.items() if name not in apart}
             paths = {name: at for name, (at, _) in files.items()}
             hashes = {name: told for name, (_, told) in files.items()}
             out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes}

@@ -32,7 +32,7 @@ from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
-from crosswind.studies.predictions_file import read_predictions, said_in, write_predictions
+from crosswind.studies.predictions_file import read_predictions, said_in, write_predictions, write_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -118,8 +118,9 @@ def predict(spec: Values, place: Place) -> Done:
     meter, name = Meter(inside=True), spec["set"]
     with meter.part("evaluation"):
         answers, split, datasets = _asked(spec, place)
-        predictions, doubts = answers({name: _row_set(split, name)}, datasets)
+        predictions, doubts = answers({name: row_set(split, name)}, datasets)
     write_predictions(place.folder / "predictions.npz", predictions)
+    write_exhibits(place.folder, write_texts(place.folder, predictions, split.class_names))
     report = split.report
     about = {
         "sets": {name: _names(split)[name]},
@@ -139,7 +140,7 @@ def vary(spec: Values, place: Place) -> Done:
     meter = Meter(inside=True)
     with meter.part("evaluation"):
         answers, split, datasets = _asked(spec, place)
-        rows = _row_set(split, spec["set"])
+        rows = row_set(split, spec["set"])
         said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"])
     write_said(place.folder / "copies.npz", said)
     return {"sets": {}, "warnings": [], "cost": meter.cost()}, {"cost": meter.cost()}
@@ -175,7 +176,7 @@ def estimate(spec: Values, place: Place) -> Done:
     said = {key: read_said(folder / "copies.npz") for key, folder in files.items() if key != "predicted"}
     if "split" in spec:  # a model that is not trained here: the labels of the source are those of this row's split
         split, datasets = split_of(spec)
-        labelled = _regrouped(source[GIVEN][spec["source"]], _row_set(split, spec["source"]), datasets)
+        labelled = _regrouped(source[GIVEN][spec["source"]], row_set(split, spec["source"]), datasets)
         source = {GIVEN: {spec["source"]: labelled}}
     estimates: dict[str, dict[str, float | None]] = {}
     warnings: list[str] = []
@@ -208,7 +209,7 @@ def score(spec: Values, place: Place) -> Done:
     else:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
         split, datasets = split_of(spec)
         report, names = split.report, _names(split)
-        regrouped = {name: _regrouped(said[GIVEN][name], _row_set(split, name), datasets) for name in names}
+        regrouped = {name: _regrouped(said[GIVEN][name], row_set(split, name), datasets) for name in names}
         said = dict.fromkeys(spec["rules"], regrouped)
         fitted = {"status": "finished", "rules": {}, "train_shared": report["train_shared"], "warnings": report["warnings"]}
     (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
@@ -270,7 +271,8 @@ def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
     return make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]), datasets
 
 
-def _row_set(split: Split, name: str) -> RowSet:
+def row_set(split: Split, name: str) -> RowSet:
+    """The rows of a set of validation or of evaluation."""
     return {**split.validation, **split.evaluation}[name]
 
 

@@ -19,6 +19,7 @@ from crosswind.core.registry import facts, import_named
 from crosswind.core.types import Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_form
+from crosswind.models.prompts import question_of
 from crosswind.shifts.split import parse_sampler, plan_counts
 from crosswind.studies.axes import MethodEntry, Point, estimators_of, methods_of, models_of, points_of
 from crosswind.studies.build import (
@@ -129,6 +130,10 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in _sources(split, point)}
         _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, trained)
+        for label, model in models.items():
+            if "prompt" in model["knobs"]:
+                classes = [str(value) for value in used[point.data].attribute(study.data[point.data].label).values]
+                question_of(model["knobs"], classes, f"models.{label}")
         check_changes(study, estimators, point.data, used[point.data].input)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan

@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from crosswind.core.errors import one_line
+from crosswind.core.exhibits import Exhibit, Grid
 from crosswind.core.types import Predictions
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.store import Store
+
+TEXTS = "answers.jsonl"
+"""The file that keeps answers in words, beside the predictions: id, text and label of a row a line; null: no label was read."""
+SHOWN_TEXTS = 8
+"""Answers without a label that a report shows of a set."""
+
+
+def write_texts(
+    folder: Path, predictions: Mapping[str, Mapping[str, Predictions]], class_names: Sequence[str]
+) -> dict[str, Exhibit]:
+    """Keep the answers in words that predictions have; returns what a report shows of those that are no label."""
+    shown: dict[str, Exhibit] = {}
+    for name, item in ((name, item) for sets in predictions.values() for name, item in sets.items()):
+        if item.texts is None:
+            continue
+        with (folder / TEXTS).open("w", encoding="utf-8") as file:
+            for row, text, code in zip(item.ids.tolist(), item.texts, item.answer.tolist(), strict=True):
+                label = None if code < 0 else class_names[code]
+                file.write(json.dumps({"id": row, "text": text, "label": label}, ensure_ascii=False) + "\n")
+        lost = np.flatnonzero(item.answer < 0).tolist()
+        counts = Counter(item.texts[place] for place in lost)
+        first = {item.texts[place]: int(item.ids[place]) for place in lost[::-1]}
+        caption = f"{len(lost):,} of {len(item):,} answers ({len(lost) / max(len(item), 1):.1%}) could not be read as a label"
+        rows = [(count, one_line(text, 200), first[text]) for text, count in counts.most_common(SHOWN_TEXTS)]
+        shown[f"unread answers, {name}"] = Grid(("rows", "answer", "id of the first"), rows, caption)
+    return shown
+
+
+def read_texts(folder: Path) -> Iterator[dict[str, Any]]:
+    """The answers in words that a job kept: `id`, `text`, `label`; none where it kept none."""
+    if (folder / TEXTS).is_file():
+        with (folder / TEXTS).open(encoding="utf-8") as file:
+            yield from map(json.loads, file)
 
 
 def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predictions]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crosswind.core.registry import load
 from crosswind.core.types import canonical
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
@@ -19,7 +20,8 @@ EXECUTE = "crosswind.studies.jobs:execute"
 
 
 def check_ready(plan: Plan, workers: int) -> None:
-    """Refuse, before anything is written, a device that is not here, pictures that cannot be decoded, and weights that do not fit.
+    """Refuse, before anything is written, a device that is not here, pictures that cannot be decoded, weights that do not fit, and
+    a model elsewhere that cannot be asked.
 
     `workers`: threads that decode. Raises `InputError`, `DataError`.
     """
@@ -32,6 +34,9 @@ def check_ready(plan: Plan, workers: int) -> None:
     used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
     for values in used.values():
         check_pixels(build_dataset(values), workers)
+    given = {canonical(job.spec["model"]): job.spec["model"] for job in plan.jobs if job.kind == "predict" and "model" in job.spec}
+    for model in given.values():
+        load("models", model["name"])(**model["knobs"]).ready()
     weighed = {}
     for job in plan.jobs:
         knobs = job.spec["model"]["knobs"] if job.kind == "fit" else {}

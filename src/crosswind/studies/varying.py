@@ -133,7 +133,7 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
             except Exception as error:  # whatever the code of somebody else does
                 told = f"{type(error).__name__}: {one_line(str(error), 200)}"
                 raise DataError(f"the model failed on {len(rows.rows):,} inputs ({told})") from error
-            out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *said)
+            out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *said)  # texts too, where there are some
         return {rule: out}, []
 
     return answers

@@ -1,0 +1,214 @@
+"""From what a model wrote to the class that it means, by one rule; what is in doubt is no answer. Imports no torch.
+
+1. *Exact*: the text is one of the words that may be answered.
+2. *Normalised*: it is one of them without case, quotes, markdown, punctuation at its ends, an article, underscores and a lead-in
+   such as `The answer is`.
+3. *Yes or no*: where these are asked for, the text begins with one of them, a `no` with punctuation behind it, and nothing that
+   follows says the opposite, denies a `yes` or doubts. `No tumor is seen` begins with no answer, but with an article.
+4. *Unique mention*: one word alone stands in the text, in the singular or plural, at the boundaries of words. Words inside longer
+   words that may be answered do not count (`dress` in `mini dress`). Beside it there are only punctuation and words of `BEFORE` and
+   `AFTER`: a hot dog is no dog, a dog house neither, and a text in another language has no such words. Nothing in the whole text
+   denies, doubts, compares or asks (`DOUBT`).
+
+Everything else is unparsed: two words, `not a dress`, `no dress` where that is no word, refusals, questions, letters of options.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’\-/&+][^\W_]+)*")
+_LEAD = re.compile(
+    r"^(?:(?:the|my|final|correct|best|most|likely|predicted|suitable|appropriate|matching|single|short)\s+)*"
+    r"(?:answer|label|class|category|classification|prediction|response|name of the label|assistant)"
+    r"\s*(?:(?:would be|is|=|[:：])\s*[:：]?|[\n>\-–—])\s*"
+)
+_SIDE = r"""\s'“”‘’«»`*_#.,;:!()\[\]{}|•·。、，""" + '"'
+_EDGES = re.compile(rf"^(?:[{_SIDE}]|[-–—<>~](?!\w))+|(?:[{_SIDE}]|(?<!\w)[-–—<>~])+$")
+_ITEMS = re.compile(r"^(?:[-*•·]|\(?\w[.)])\s", re.MULTILINE)
+_ARTICLES = ("a", "an", "the")
+_POLAR = ("yes", "no")
+_IRREGULAR = _words(
+    """glass arm good short pant new mean custom wood brief trunk tight slack jean look wing iron spectacle cloth blind water"""
+)
+"""Words whose plural is another thing."""
+
+BEFORE = _words(
+    """a an the one this that is are was be being it's that's this's as for with in like say show shows showing shown depict
+    depicts depicting contain contains containing feature features featuring wear wears wearing see sees called named
+    label labeled labelled class classified category answer answered object shape digit number animal species subject
+    likely probably clearly definitely mostly actually indeed and single two three four several some many small large big
+    little tiny young adult red green blue yellow orange purple pink white black gray grey brown cyan magenta beautiful
+    simple plain choose select selected identify identified"""
+)
+"""Words that may stand before an answer."""
+AFTER = _words(
+    """is are was were in on at with and that which who standing sitting lying wearing facing grazing looking visible present
+    shown seen depicted pictured here because as from near against under behind beside person individual shape object
+    animal label class category species"""
+)
+"""Words that may stand behind an answer."""
+DOUBT = _words(
+    """no not nor non none never neither nothing nobody nowhere without cannot cant can't couldn't won't dont isnt doesnt
+    wasnt arent unable impossible unlikely hardly barely scarcely lack lacks lacking absent absence free negative exclude
+    excluded excludes excluding ruled except unlike instead rather than other otherwise opposite contrary differ differs
+    different anything far too false wrong incorrect incorrectly fail fails failed sorry apologize apologise apologies or
+    either both whether versus vs if but however although though yet despite maybe perhaps possibly possible might may
+    could should unsure uncertain unclear unknown ambiguous difficult hard doubt similar resemble resembles resembling
+    reminiscent mistaken mistake confused confusing misclassified misidentified disguised dressed costume fake pretend
+    supposed nope nah previously formerly once ago used kein keine keinen nicht nein ohne pas sans aucun aucune ni sin sem
+    nunca jamás senza ingen inte niet geen nie"""
+)
+"""Words with which a mention is no answer: they deny, doubt, compare, ask, or name what could have been said."""
+GOING_ON = _words(
+    """the it it's this there there's its since based given specifically explanation reason reasoning note i my so confidence"""
+)
+"""Words that may follow an answer behind a comma, a dash or a line's end; with another word there it is one of a list."""
+_WEAK = re.compile(r"[\s\-–—,;|、，•·*]*")
+_TOUCHING = frozenset(["", *" \n\"'“”‘’«»`*(){}[]:：。、，.,;!|"])
+
+
+class Parser:
+    """The rule for one list of words that may be answered. Raises `ValueError` where two of them are read alike."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._exact = {word: place for place, word in enumerate(words)}
+        self._plain: dict[str, int] = {}
+        for place, word in enumerate(words):
+            if not _plain(word) or self._plain.setdefault(_plain(word), place) != place:
+                raise ValueError(f"{word!r} is read as another one, or as nothing")
+        self._forms: dict[tuple[str, ...], int] = {}
+        own = {form: place for place, word in enumerate(words) if (form := _tokens(word)) and form not in [(w,) for w in _POLAR]}
+        for form, place in own.items():
+            for variant in (form, _spaced(form)):
+                self._forms.setdefault(variant, place)
+        for form, place in list(self._forms.items()):
+            for variant in _other_numbers(form):
+                self._forms.setdefault(variant, place)
+        self._longest = max(map(len, self._forms), default=0)
+        self._polar = [word for word in _POLAR if word in self._plain]
+
+    def __call__(self, text: str) -> int | None:
+        """The place of the word that the text means, None where it means none, or where that is in doubt."""
+        if text.strip() in self._exact:
+            return self._exact[text.strip()]
+        low = _lowered(text)
+        found = self._plain.get(_plain(text))
+        if found is not None:
+            return found
+        if self._polar and (polar := self._yes_or_no(_bare(low))) is not None:
+            return polar
+        return self._mentioned(low)
+
+    def _yes_or_no(self, bare: str) -> int | None:
+        first = _TOKEN.match(bare)
+        if first is None or first[0] not in self._polar or "?" in bare:
+            return None
+        rest = bare[first.end() :].lstrip(" \"'”’*`")
+        tokens = set(_tokens(rest))
+        if first[0] == "yes":
+            return None if tokens & DOUBT or _denied(tokens) else self._plain["yes"]
+        # Behind a no a denial is what is expected; what takes it back is not.
+        doubts = tokens & (DOUBT - _DENIALS)
+        return self._plain["no"] if rest[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens else None
+
+    def _mentioned(self, low: str) -> int | None:
+        spans = [(match[0].replace("’", "'"), match.start(), match.end()) for match in _TOKEN.finditer(low)]
+        found: list[tuple[int, int, int]] = []  # place, first token, token behind the last
+        at = 0
+        while at < len(spans):
+            for size in range(min(self._longest, len(spans) - at), 0, -1):
+                place = self._forms.get(tuple(word for word, _, _ in spans[at : at + size]))
+                if place is not None and all(low[spans[i][2] : spans[i + 1][1]].strip(" ") == "" for i in range(at, at + size - 1)):
+                    found.append((place, at, at + size))
+                    at += size
+                    break
+            else:
+                at += 1
+        if len({place for place, _, _ in found}) != 1 or "?" in low or len(_ITEMS.findall(low)) > 1:
+            return None
+        inside = {i for _, start, end in found for i in range(start, end)}
+        others = {word for i, (word, _, _) in enumerate(spans) if i not in inside}
+        if others & DOUBT or _denied(others) or others & set(_POLAR):
+            return None
+        fits = all(self._stands(low, spans, start, end, inside) for _, start, end in found)
+        return found[0][0] if fits else None
+
+    @staticmethod
+    def _stands(low: str, spans: Sequence[tuple[str, int, int]], start: int, end: int, inside: set[int]) -> bool:
+        """Whether a mention is alone: beside it a sentence ends, or there is a word that may stand there, or the same answer."""
+        first, last = start == 0, end == len(spans)
+        before = low[0 if first else spans[start - 1][2] : spans[start][1]]
+        behind = low[spans[end - 1][2] : len(low) if last else spans[end][1]]
+        if before[-1:] not in _TOUCHING or behind[:1] not in _TOUCHING:  # `tumor-free`, `3%`, `<3`; nothing touches at the ends
+            return False
+        if not last and (behind.lstrip(" \"'`”’)]}").startswith((":", "：")) or behind in (".", ":")):
+            return False  # `dress: no`, `dress.jpg`
+        left = first or start - 1 in inside or spans[start - 1][0] in BEFORE or _WEAK.fullmatch(before) is None
+        if last or end in inside or spans[end][0] in AFTER:
+            return left
+        weak = _WEAK.fullmatch(behind) is not None
+        return left and (not weak or behind.strip(" ") != "" and spans[end][0] in GOING_ON)
+
+
+_DENIALS = _words("no not nor non none never neither nothing without absent absence free negative lack lacks lacking")
+
+
+def _denied(tokens: set[str]) -> bool:
+    return any(token.endswith("n't") for token in tokens)
+
+
+def _lowered(text: str) -> str:
+    """In one case and composition, with plain apostrophes and without marks of emphasis."""
+    low = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("\r", "\n")
+    return re.sub(r"\s*\n\s*", "\n", low.replace("**", "").replace("__", "").replace("_", " ")).strip()
+
+
+def _bare(low: str) -> str:
+    """Without a lead-in, and without quotes and punctuation at the beginning."""
+    low = _EDGES.sub("", low) if low[:1] not in "-" else low.lstrip("- ")
+    led = _LEAD.sub("", low)
+    return re.sub(r"^[\s\"'“”‘«`*#>(\[{]+", "", led)
+
+
+def _plain(text: str) -> str:
+    """The normal form of a whole text or of a word."""
+    low = _lowered(text)
+    while True:
+        bare = _LEAD.sub("", _EDGES.sub("", low))
+        tokens = bare.split()
+        bare = " ".join(tokens[1:] if len(tokens) > 1 and tokens[0] in _ARTICLES else tokens)
+        if bare == low:
+            return re.sub(r"(?<=\w)-(?=\w)", " ", bare)
+        low = bare
+
+
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple(match.replace("’", "'") for match in _TOKEN.findall(_lowered(text)))
+
+
+def _spaced(form: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for token in form for part in token.split("-"))
+
+
+def _other_numbers(form: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The plural of a word, and the singular of one that is a plural."""
+    *rest, last = form
+    if len(last) < 3 or not last.isalpha() or not last.isascii() or last in _IRREGULAR or last.removesuffix("s") in _IRREGULAR:
+        return []
+    if last.endswith(("s", "x", "z", "ch", "sh")) and not last.endswith("s") or last.endswith("ss"):
+        made = [last + "es"]
+    elif last.endswith("s"):
+        made = [last[:-1]] if len(last) > 4 and not last.endswith(("us", "is", "as", "os")) else []
+    elif last.endswith("y") and last[-2] not in "aeiou":
+        made = [last[:-1] + "ies"]
+    else:
+        made = [last + "s"]
+    return [(*rest, word) for word in made]

@@ -1,0 +1,135 @@
+"""Answers that were paid for, and the tokens that they cost: one SQLite file for all studies of a user.
+
+An answer is named by what was asked (the model, the messages, the settings, the pixels), never by who asked or where, and is
+committed before its asker goes on. The file holds no key and no image.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from crosswind.core.errors import DataError, one_line
+
+FOLDER_VARIABLE = "CROSSWIND_ANSWERS"
+BUSY_SECONDS = 60.0
+MEASURED = 20
+"""Answers from which on their mean tells more about the next one than an estimate does."""
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS answers (name TEXT PRIMARY KEY, family TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL, "
+    "input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS families ON answers (family)",
+    "CREATE TABLE IF NOT EXISTS budgets (name TEXT PRIMARY KEY, spent INTEGER NOT NULL) WITHOUT ROWID",
+)
+
+
+class Paid(NamedTuple):
+    """An answer: its text, the model that the server named, and the tokens read and written."""
+
+    text: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+
+
+def cache_file() -> Path:
+    """`answers.sqlite` in the folder that CROSSWIND_ANSWERS names, else in ~/.cache/crosswind."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or "~/.cache/crosswind").expanduser().absolute() / "answers.sqlite"
+
+
+class AnswerCache:
+    """The file, opened for the threads of one process; other processes may have it open too. A context manager.
+
+    Raises `DataError` where it cannot be opened, read or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._lock = path, threading.Lock()
+        with self._told():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.execute("PRAGMA synchronous=FULL")  # what was paid for outlives a power cut
+                for table in _TABLES:
+                    self._connection.execute(table)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def __enter__(self) -> AnswerCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def known(self, names: Sequence[str]) -> dict[str, str]:
+        """The texts of those of the names that are answered."""
+        with self._told():
+            found: dict[str, str] = {}
+            for start in range(0, len(names), 500):
+                part = names[start : start + 500]
+                marks = ",".join("?" * len(part))
+                found |= dict(self._connection.execute(f"SELECT name, text FROM answers WHERE name IN ({marks})", part).fetchall())
+            return found
+
+    def keep(self, name: str, family: str, paid: Paid, budget: str, reserved: int) -> None:
+        """Commit an answer, and count in the budget what it cost in the place of what was reserved."""
+        cost = paid.input_tokens + paid.output_tokens
+        with self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", (name, family, *paid))
+            self._connection.execute("UPDATE budgets SET spent = spent + ? WHERE name = ?", (cost - reserved, budget))
+
+    def reserve(self, budget: str, tokens: int, most: int | None) -> bool:
+        """Count tokens as spent before they are; False, and nothing is counted, where that would be more than `most`."""
+        with self._transaction():
+            self._connection.execute("INSERT OR IGNORE INTO budgets VALUES (?, 0)", (budget,))
+            room = "" if most is None else " AND spent + ? <= ?"
+            given = (tokens, budget) if most is None else (tokens, budget, tokens, most)
+            return self._connection.execute(f"UPDATE budgets SET spent = spent + ? WHERE name = ?{room}", given).rowcount == 1
+
+    def give_back(self, budget: str, tokens: int) -> None:
+        """Tokens that were reserved and not used."""
+        with self._transaction():
+            self._connection.execute("UPDATE budgets SET spent = spent - ? WHERE name = ?", (tokens, budget))
+
+    def spent(self, budget: str) -> int:
+        """Tokens counted in a budget so far, those of requests in flight as they were estimated."""
+        with self._told():
+            found = self._connection.execute("SELECT spent FROM budgets WHERE name = ?", (budget,)).fetchone()
+            return 0 if found is None else int(found[0])
+
+    def usual(self, family: str) -> tuple[float, float] | None:
+        """The mean input and output tokens of a family's answers; None where there are fewer than `MEASURED`."""
+        with self._told():
+            told = "SELECT count(*), avg(input_tokens), avg(output_tokens) FROM answers WHERE family = ?"
+            number, read, written = self._connection.execute(told, (family,)).fetchone()
+            return (float(read), float(written)) if number >= MEASURED else None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except (sqlite3.Error, OSError) as error:
+                told = one_line(getattr(error, "strerror", None) or str(error), 200)
+                raise DataError(
+                    f"the file of answers {self.path} cannot be used ({told}); {FOLDER_VARIABLE} names its folder"
+                ) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._told():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
