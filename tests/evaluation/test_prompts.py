@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crosswind.evaluation.prompts import Chosen, best_prompt, fixed_prompt, over_data, spread
+from crosswind.evaluation.prompts import Chosen, best_prompt, fixed_prompt, of_rows, over_data, spread
 
 CONTROLLED = ("dsprites", "shapes3d", "smallnorb", "celeba", "deepfashion")
 REAL = ("iwildcam", "fmow", "camelyon17")
@@ -78,3 +78,11 @@ def test_a_prompt_may_be_chosen_by_other_scores_and_only_among_all() -> None:
     assert best_prompt(scores) == {("m", "x"): Chosen("b", 0.7), ("m", "y"): Chosen("a", 0.6)}
     assert best_prompt({("m", "a", "x"): 0.5, ("m", "b", "x"): 0.5}) == {("m", "x"): Chosen("a", 0.5)}
     assert over_data(best_prompt(scores, by), ["x", "y"]) == {}  # a mean over fewer sets is another mean
+
+
+def test_the_interval_over_rows_by_hand() -> None:
+    """9 of 10 rows: (0.9 + 0.19207) / 1.38415 = 0.78899, half sqrt(0.034573 + 0.036893) / 1.38415 = 0.19314 (z^2 = 3.84146)."""
+    assert of_rows(0.9, 10) == pytest.approx((0.59585, 0.98213), abs=1e-5)
+    assert of_rows(1.0, 10)[1] == 1.0 and of_rows(0.0, 10)[0] == 0.0
+    with pytest.raises(ValueError, match="no rows"):
+        of_rows(0.5, 0)
