@@ -20,6 +20,12 @@ TISSUE = ("normal", "tumor")
 
 TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
     SHAPES: [
+        ("The heart of the image is blue", None),
+        ("At heart, it's a circle", None),
+        ("a circle in a square", None),
+        ("The circle is in a square.", None),
+        ("square root", None),
+        ("a circle, not a square", None),
         ("square", "square"),
         ("Square", "square"),
         ("HEART.", "heart"),
@@ -151,6 +157,9 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("A stuffed animal toy", None),
     ],
     GENDER: [
+        ("She is female.", "female"),
+        ("The image is of a male person.", "male"),
+        ("a young male with glasses", "male"),
         ("male", "male"),
         ("Male.", "male"),
         ("female", "female"),
@@ -178,6 +187,26 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("alpha male", None),
     ],
     YES_NO: [
+        ("No/Yes", None),
+        ("No. 1", None),
+        ("No.1 reason", None),
+        ("No, thanks", None),
+        ("No question, it contains a tumor.", None),
+        ("No, really, there is a tumor", None),
+        ("No, tumor tissue is present.", None),
+        ("No. I mean it contains tumor.", None),
+        ("No comment", None),
+        ("The answer is no longer yes", None),
+        ("The answer is not yes", None),
+        ("Yes, unless it is an artefact", None),
+        ("No, it could be a tumor", None),
+        ("No, this is a difficult case", None),
+        ("yes-man", None),
+        ("no-one", None),
+        ('"No," it does not', "no"),
+        ("Response: No", "no"),
+        ("no, not at all", "no"),
+        ("Yes: a tumor is there", "yes"),
         ("yes", "yes"),
         ("Yes.", "yes"),
         ("YES", "yes"),
@@ -258,6 +287,13 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("mini. dress", None),
     ],
     CLOTHES: [
+        ("a skirt that is like a dress", None),
+        ("It's a dress rehearsal", None),
+        ("She will dress up", None),
+        ("The man likes to dress casually", None),
+        ("evening dress", None),
+        ("this dress is a skirt", None),
+        ("He is dressed in a shirt", None),
         ("dress", "dress"),
         ("a sundress", "sundress"),
         ("mini dress", "mini dress"),
@@ -300,6 +336,50 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("If it has sleeves it is a dress", None),
     ],
     ANIMALS: [
+        ("The image shows a horse. It isn't a zebra-like one.", None),
+        ("It is a dog. It doesn't look like one, though it is", None),
+        ("I see a dog that isn't there", None),
+        ("A dog that wasn't in the image", None),
+        ("The animal in the image used to be called a dog.", None),
+        ("A dog? No, a cat.", None),
+        ("The animal resembles a horse", None),
+        ("At first glance it is a dog. Looking closer, it is a wolf.", None),
+        ("Wolf (related to the dog)", None),
+        ("A wolf, a relative of the dog.", None),
+        ("The wolf is an ancestor of the dog.", None),
+        ("The image shows a horse-drawn carriage.", None),
+        ("bear in mind that I see a wolf", None),
+        ("Bear with me.", None),
+        ("The animal is chasing a cat", None),
+        ("an animal that eats a cat", None),
+        ("the dog is missing from the image", None),
+        ("The dog is gone", None),
+        ("The cage is empty and the lion is outside.", None),
+        ("dog... just kidding, wolf", None),
+        ("❌ dog", None),
+        ("~~dog~~ wolf", None),
+        ("(a) dog (b) wolf", None),
+        ("a) dog b) wolf", None),
+        ("wolf. dog.", None),
+        ("wolf; dog", None),
+        ("dog; wolf", None),
+        ("There is little dog in it", None),
+        ("I expected a dog.", None),
+        ("It was a dog in the previous image.", None),
+        ("A person in a bear suit", None),
+        ("The person is feeding a bear", None),
+        ("dog-house", None),
+        ("the word after dog", None),
+        ("dog = false", None),
+        ("dog - no", None),
+        ("this dog is a toy", None),
+        ("It is a black and white zebra.", "zebra"),
+        ("Looks like a dog.", "dog"),
+        ("In this image I see a dog!", "dog"),
+        ("My answer: DOG", "dog"),
+        ("['dog']", "dog"),
+        ("I think it is a dog.", "dog"),
+        ("The animal in the photo is a horse", "horse"),
         ("dog", "dog"),
         ("Dog.", "dog"),
         ("dogs", "dog"),
@@ -371,6 +451,19 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("Madam", None),
     ],
     DIGITS: [
+        ("It is 1 of 2", None),
+        ("I see 2 circles, so 8", None),
+        ("Figure 1: an 8", None),
+        ("In 3 seconds", None),
+        ("8 (or 3)", None),
+        ("10 out of 10: 8", None),
+        ("Step 1: look. Step 2: it's 8", None),
+        ("The digit is 3, not 8", None),
+        ("10:30", None),
+        ("1st", None),
+        ("#3", "3"),
+        ("3 (three)", "3"),
+        ("The number 3 is shown", "3"),
         ("3", "3"),
         ("The digit is 3.", "3"),
         ("10", "10"),
@@ -420,8 +513,8 @@ def read(words: tuple[str, ...], text: str) -> str | None:
 def test_every_answer_of_the_table_is_read_right_or_not_at_all() -> None:
     wrong = [(text, right, found) for words, text, right in CASES if (found := read(words, text)) != right]
     assert not wrong, wrong
-    assert len(CASES) >= 350 and len({(words, text) for words, text, _ in CASES}) == len(CASES)
-    assert sum(right is None for _, _, right in CASES) >= 200 and sum(right is not None for _, _, right in CASES) >= 120
+    assert len(CASES) >= 440 and len({(words, text) for words, text, _ in CASES}) == len(CASES)
+    assert sum(right is None for _, _, right in CASES) >= 270 and sum(right is not None for _, _, right in CASES) >= 120
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -430,8 +523,9 @@ NOTHING: frozenset[str] = frozenset()
 @pytest.mark.parametrize(
     ("name", "weaker", "least"),
     [
-        ("DOUBT", NOTHING, 30),
-        ("BEFORE", NOTHING, 20),
+        ("DOUBT", NOTHING, 15),
+        ("FRAME", NOTHING, 40),
+        ("BEFORE", NOTHING, 10),
         ("AFTER", NOTHING, 5),
         ("GOING_ON", NOTHING, 3),
         ("_POLAR", (), 5),
@@ -444,10 +538,10 @@ def test_a_weaker_rule_reads_the_table_wrong(name: str, weaker: object, least: i
     assert sum(read(words, text) != right for words, text, right in CASES) >= least
 
 
-def test_without_a_look_at_what_is_beside_it_a_hot_dog_is_a_dog(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_look_at_what_is_beside_it_a_heart_attack_is_a_heart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parser, "_stands", staticmethod(lambda *told: True))
     wrong = [text for words, text, right in CASES if right is None and read(words, text) is not None]
-    assert len(wrong) >= 40 and "a hot dog with mustard" in wrong
+    assert len(wrong) >= 35 and "heart attack" in wrong
 
 
 @pytest.mark.parametrize("words", [("dress", "Dress"), ("a dress", "dress"), ("mini_dress", "mini dress"), ("dress", "...")])

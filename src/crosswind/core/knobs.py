@@ -236,8 +236,8 @@ class Form:
     those that say how it is asked and are no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names
     the model whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that model's. `folders`:
     the knobs that name a folder or file whose contents are part of what it is, and what must be in it (`"tokenizer"`, `"encoder"`,
-    `"clip"`); the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps` tells by
-    the norm.
+    `"clip"`, `"vision-language"`); the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
+    `has_maps` tells by the norm.
     """
 
     norm: str = ""

@@ -6,8 +6,9 @@
 3. *Yes or no*: where these are asked for, the text begins with one of them, a `no` with punctuation behind it, and nothing that
    follows says the opposite, denies a `yes` or doubts. `No tumor is seen` begins with no answer, but with an article.
 4. *Unique mention*: one word alone stands in the text, in the singular or plural, at the boundaries of words. Words inside longer
-   words that may be answered do not count (`dress` in `mini dress`). Beside it there are only punctuation and words of `BEFORE` and
-   `AFTER`: a hot dog is no dog, a dog house neither, and a text in another language has no such words. Nothing in the whole text
+   words that may be answered do not count (`dress` in `mini dress`). All words before it are of `FRAME`, and beside it are only
+   punctuation and words of `BEFORE` and `AFTER`: a hot dog is no dog, a dog house and a wolf that chases a dog neither, and a text
+   in another language has no such words. Nothing in the whole text
    denies, doubts, compares or asks (`DOUBT`).
 
 Everything else is unparsed: two words, `not a dress`, `no dress` where that is no word, refusals, questions, letters of options.
@@ -32,7 +33,8 @@ _LEAD = re.compile(
 )
 _SIDE = r"""\s'“”‘’«»`*_#.,;:!()\[\]{}|•·。、，""" + '"'
 _EDGES = re.compile(rf"^(?:[{_SIDE}]|[-–—<>~](?!\w))+|(?:[{_SIDE}]|(?<!\w)[-–—<>~])+$")
-_ITEMS = re.compile(r"^(?:[-*•·]|\(?\w[.)])\s", re.MULTILINE)
+_ITEMS = re.compile(r"^[-*•·]\s|(?:^|\s)\(?\w[.)]\s", re.MULTILINE)
+_CROSSED = re.compile("[❌✗✘×🚫]")
 _ARTICLES = ("a", "an", "the")
 _POLAR = ("yes", "no")
 _IRREGULAR = _words(
@@ -45,16 +47,25 @@ BEFORE = _words(
     depicts depicting contain contains containing feature features featuring wear wears wearing see sees called named
     label labeled labelled class classified category answer answered object shape digit number animal species subject
     likely probably clearly definitely mostly actually indeed and single two three four several some many small large big
-    little tiny young adult red green blue yellow orange purple pink white black gray grey brown cyan magenta beautiful
+    tiny young adult red green blue yellow orange purple pink white black gray grey brown cyan magenta beautiful
     simple plain choose select selected identify identified"""
 )
-"""Words that may stand before an answer."""
+"""Words that may stand directly before an answer."""
+FRAME = BEFORE | _words(
+    """land-use image picture photo photograph painting drawing scene of to best describes described correct right final most
+    appropriate suitable person man woman people individual someone she he they there here based provided given from my i
+    think believe would say classify sure certainly following main center centre which appears appear seems seem looks you
+    it its on at by displayed displays display building type kind name word tissue site area satellite aerial view item
+    piece clothing garment prediction response camera trap above below shaped i'd i'm let's see content contents fits
+    matches corresponds correspond belongs belong text has have been wears can be"""
+)
+"""Words that may stand anywhere before an answer: with another one there, something else may be what is named."""
 AFTER = _words(
     """is are was were in on at with and that which who standing sitting lying wearing facing grazing looking visible present
     shown seen depicted pictured here because as from near against under behind beside person individual shape object
     animal label class category species"""
 )
-"""Words that may stand behind an answer."""
+"""Words that may stand directly behind an answer."""
 DOUBT = _words(
     """no not nor non none never neither nothing nobody nowhere without cannot cant can't couldn't won't dont isnt doesnt
     wasnt arent unable impossible unlikely hardly barely scarcely lack lacks lacking absent absence free negative exclude
@@ -64,7 +75,8 @@ DOUBT = _words(
     could should unsure uncertain unclear unknown ambiguous difficult hard doubt similar resemble resembles resembling
     reminiscent mistaken mistake confused confusing misclassified misidentified disguised dressed costume fake pretend
     supposed nope nah previously formerly once ago used kein keine keinen nicht nein ohne pas sans aucun aucune ni sin sem
-    nunca jamás senza ingen inte niet geen nie"""
+    nunca jamás senza ingen inte niet geen nie
+    unless kidding expected expect missing gone previous mind me wait hmm correction closer glance"""
 )
 """Words with which a mention is no answer: they deny, doubt, compare, ask, or name what could have been said."""
 GOING_ON = _words(
@@ -115,6 +127,10 @@ class Parser:
         tokens = set(_tokens(rest))
         if first[0] == "yes":
             return None if tokens & DOUBT or _denied(tokens) else self._plain["yes"]
+        if rest.lstrip(" .")[:1].isdigit() or tokens & _TURNS:  # `No. 1`, `No, thanks`
+            return None
+        if tokens & _THERE and not (tokens & _DENIALS or _denied(tokens)):  # `No, tumor tissue is present`
+            return None
         # Behind a no a denial is what is expected; what takes it back is not.
         doubts = tokens & (DOUBT - _DENIALS)
         return self._plain["no"] if rest[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens else None
@@ -132,7 +148,10 @@ class Parser:
                     break
             else:
                 at += 1
-        if len({place for place, _, _ in found}) != 1 or "?" in low or len(_ITEMS.findall(low)) > 1:
+        if len({place for place, _, _ in found}) != 1 or "?" in low or _CROSSED.search(low) or len(_ITEMS.findall(low)) > 1:
+            return None
+        led = [word for word, start, end in spans[: found[0][1]] if not (end == 1 and low[end : end + 1] in tuple(".)"))]
+        if not FRAME.issuperset(led):
             return None
         inside = {i for _, start, end in found for i in range(start, end)}
         others = {word for i, (word, _, _) in enumerate(spans) if i not in inside}
@@ -152,12 +171,16 @@ class Parser:
         if not last and (behind.lstrip(" \"'`”’)]}").startswith((":", "：")) or behind in (".", ":")):
             return False  # `dress: no`, `dress.jpg`
         left = first or start - 1 in inside or spans[start - 1][0] in BEFORE or _WEAK.fullmatch(before) is None
+        if [word for word, _, _ in spans[end : end + 2]] in (["is", "a"], ["is", "an"]):  # `this dress is a skirt`
+            return False
         if last or end in inside or spans[end][0] in AFTER:
             return left
         weak = _WEAK.fullmatch(behind) is not None
         return left and (not weak or behind.strip(" ") != "" and spans[end][0] in GOING_ON)
 
 
+_THERE = _words("present contains contain visible detected seen evident")
+_TURNS = _words("mean really thanks matter question able say actually")
 _DENIALS = _words("no not nor non none never neither nothing without absent absence free negative lack lacks lacking")
 
 

@@ -10,13 +10,24 @@ import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.types import file_hash
 
-__all__ = ["ENCODERS", "LABEL", "check_clip", "check_encoder", "check_tokenizer", "contents_hash", "is_hub_name", "positions"]
+__all__ = [
+    "ENCODERS",
+    "LABEL",
+    "check_clip",
+    "check_encoder",
+    "check_tokenizer",
+    "check_vision_language",
+    "contents_hash",
+    "is_hub_name",
+    "positions",
+]
 
 ENCODERS = ("bert", "camembert", "roberta", "xlm-roberta")
 """The kinds of encoder, as config.json names them, that are taken apart into layers."""
@@ -25,6 +36,7 @@ LABEL = "{label}"
 """Where a prompt names the class."""
 _HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _READ = (".json", ".model", ".safetensors", ".txt")
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def is_hub_name(path: str) -> bool:
@@ -36,7 +48,11 @@ def contents_hash(path: Path, kind: str) -> str:
     """The SHA-256 of a tokenizer's file, or of a folder's files that are read and their names."""
     if kind == "tokenizer":
         return file_hash(path / TOKENIZER if path.is_dir() else path)
-    told = [f"{file.name} {file_hash(file)}" for file in sorted(path.iterdir()) if file.suffix in _READ and file.is_file()]
+    inside = (
+        sorted(path.rglob("*")) if kind == "vision-language" else sorted(path.iterdir())
+    )  # a second tokenizer has its own folder
+    read = (*_READ, ".jinja") if kind == "vision-language" else _READ
+    told = [f"{file.relative_to(path).as_posix()} {_hash_once(file)}" for file in inside if file.suffix in read and file.is_file()]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
@@ -110,10 +126,56 @@ def _own_folder(knobs: Mapping[str, Any], field: str) -> Path | None:
     return Path(path)
 
 
+def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
+    """Refuse what is no vision-language model with weights, or asks for code or bits that it may not have, by an `InputError`."""
+    path, place, revision = str(knobs["path"]), f"{field}.path", str(knobs["revision"] or "")
+    if knobs["trust_code"] and not (is_hub_name(path) and _COMMIT.fullmatch(revision)):
+        problem = (
+            "runs code of a model of the hub, so it needs path: owner/name and revision: the 40 digits of the commit that you read"
+        )
+        raise InputError(f"{field}.trust_code", problem)
+    if knobs["four_bit"] and find_spec("bitsandbytes") is None:
+        raise InputError(f"{field}.four_bit", "needs the package bitsandbytes: pip install bitsandbytes")
+    if knobs["beams"] > 1 and knobs["temperature"] > 0:
+        raise InputError(f"{field}.temperature", "must be 0 with several beams, which are searched, not drawn")
+    if is_hub_name(path):
+        if not revision:
+            raise InputError(f"{field}.revision", f"{path!r} is on the hub, where a name moves; give the commit that is meant")
+        return
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InputError(place, f"there is no folder {path!r}; name one with config.json, or a model of the hub as owner/name")
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        sees = any(name in config for name in ("vision_config", "vq_config", "image_token_id", "image_token_index"))
+    except (OSError, ValueError, TypeError):
+        raise InputError(place, f"{path!r} has no config.json of a vision-language model") from None
+    if not sees or config.get("model_type") in _NO_WORDS:
+        raise InputError(
+            place, f"{path!r} holds a model of kind {config.get('model_type')!r}, which does not answer in words about images"
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise InputError(place, f"{path!r} has no weights in safetensors, the only form that is read")
+
+
 def positions(config: Mapping[str, Any]) -> int:
     """The tokens that an encoder has positions for: those of RoBERTa's kin begin after the number of padding."""
     most = int(config["max_position_embeddings"])
     return most if config["model_type"] == "bert" else most - int(config["pad_token_id"]) - 1
+
+
+_NO_WORDS = ("align", "altclip", "chinese_clip", "clip", "clipseg", "siglip", "siglip2")
+
+
+def _hash_once(file: Path) -> str:
+    """The hash of a file, which is read again when its size or time has changed: weights of 15 GB take ten seconds."""
+    told = file.stat()
+    return _known_hash(str(file.resolve()), told.st_size, told.st_mtime_ns)
+
+
+@lru_cache(4096)
+def _known_hash(file: str, size: int, changed: int) -> str:
+    return file_hash(Path(file))
 
 
 def _config(folder: Path, field: str) -> dict[str, Any]:

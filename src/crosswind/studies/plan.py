@@ -131,12 +131,12 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in _sources(split, point)}
         models = {label: model for label, model in all_models.items() if point.data in of_data.get(label, [point.data])}
         trained = {label: model for label, model in models.items() if label in all_trained}
+        asked = {label: model for label, model in models.items() if label not in trained and "prompt" in model["knobs"]}
         _check_selection(study, point, counts, bool(estimators))
-        _check_inputs(used, point.data, trained)
-        for label, model in models.items():
-            if "prompt" in model["knobs"]:
-                classes = [str(value) for value in used[point.data].attribute(study.data[point.data].label).values]
-                question_of(model["knobs"], classes, f"models.{label}")
+        _check_inputs(used, point.data, {**trained, **asked})
+        for label, model in asked.items():
+            classes = [str(value) for value in used[point.data].attribute(study.data[point.data].label).values]
+            question_of(model["knobs"], classes, f"models.{label}")
         check_changes(study, estimators, point.data, used[point.data].input)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan

@@ -1,0 +1,305 @@
+"""Vision-language models of the library transformers: asked about an image in words. Needs the extra `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.core.seeds import stream
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.folders import contents_hash, is_hub_name
+from crosswind.models.outside import Answers, inputs
+from crosswind.models.prompts import Prompted, Question, question_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crosswind.shifts.split import RowSet
+
+PLAIN_FORMAT = "USER:{image}\n{prompt} \nASSISTANT:"
+"""Of a model without a chat template: Jeon et al. 2025, table 13."""
+
+
+@register("vision-language", kind="model")
+@dataclass(frozen=True, kw_only=True)
+class VisionLanguage(Prompted):
+    """A vision-language model of the library transformers, such as LLaVA, InstructBLIP or Phi-4-multimodal.
+
+    Any that follows the library's image-text-to-text interface works by its folder or name. Weights are read from safetensors.
+    It is asked `prompt` about each image in its chat template, or as `format` says. `by: generate` lets it write an answer, which
+    is read by the rule of `crosswind.models.answers`. `by: score` gives each class the log-likelihood of its words behind the
+    prompt: it never fails, gives logits, and takes one pass a word. At a temperature above 0 the noise of each token is drawn by
+    seed and row, so that a row's answer does not depend on its batch. Liu et al. 2023, "Visual instruction tuning"; the
+    settings of Jeon et al. 2025 are in table 9.
+    """
+
+    path: str = knob(doc="a folder, or owner/name on the hub")
+    path_sha256: str | None = knob(None, doc="what the folder's files must hash to")
+    revision: str | None = knob(None, doc="the commit of a model of the hub")
+    trust_code: bool = knob(False, doc="run the code beside the weights; only of the hub, at a revision of 40 digits")
+    by: str = knob("generate", domain="{generate, score}", doc="an answer in words, or the likelihood of each label")
+    score: str = knob("sum", domain="{sum, mean}", doc="of by: score, over the log-probabilities of a label's tokens")
+    format: str | None = knob(None, doc="text with {prompt} and {image}; null: the chat template, else that of jeon2025, table 13")
+    fallback: str | None = knob(
+        None, doc="prompt without {labels} whose labels are scored where prompt is longer than the model takes; null: refused"
+    )
+    max_new_tokens: int = knob(20, domain="[1, inf)", grid={"jeon2025": [20, 200]}, doc="tokens of an answer at most")
+    temperature: float = knob(0.0, domain="[0, inf)", grid={"jeon2025": [0.0, 0.2]}, doc="0: the likeliest token each time")
+    top_p: float = knob(
+        1.0, domain="(0, 1]", grid={"jeon2025": [0.9, 1.0]}, doc="share of the likeliest tokens that are drawn from"
+    )
+    beams: int = knob(1, domain="[1, inf)", grid={"jeon2025": [1, 5]}, doc="beams of the search")
+    repetition_penalty: float = knob(1.0, domain="(0, inf)", grid={"jeon2025": [1.0, 1.5]}, doc="above 1: less repetition")
+    length_penalty: float = knob(1.0, doc="of several beams: above 0 favours long answers")
+    seed: int = knob(0, domain="[0, inf)", doc="of the draws at a temperature above 0")
+    dtype: str = knob("auto", domain="{auto, float32, bfloat16, float16}", doc="of the weights; auto: as they are stored")
+    four_bit: bool = knob(False, doc="weights in 4 bits, by the package bitsandbytes")
+    device: str = knob("auto", doc="cpu, cuda, ...; auto: cuda where there is one")
+    batch: int = knob(8, domain="[1, inf)", doc="images at once")
+
+    built = Form(trained=False, folders={"path": "vision-language"})
+    extra = "transformers"
+
+    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+        """See `Outside.answer`."""
+        if dataset.check_inputs().kind != "image":
+            raise DataError(f"a vision-language model is asked about images, and these are {dataset.check_inputs()}")
+        loaded, asked = self._loaded(), self.question(class_names)
+        by, ids = self.by, dataset.row_ids(rows.rows)
+        text = loaded.said(asked.text, self.format)
+        first = _pictures(next(inputs(rows, dataset, 1)))
+        behind = max(len(loaded.behind(text, word, first)[1]) for word in asked.words) if by == "score" else self.max_new_tokens
+        problem = loaded.too_long(text, first, behind)
+        if problem and self.fallback is not None:
+            asked, by = question_of({**vars(self), "prompt": self.fallback}, class_names), "score"
+            text = loaded.said(asked.text, self.format)
+            problem = loaded.too_long(text, first, max(len(loaded.behind(text, word, first)[1]) for word in asked.words))
+        if problem:
+            advice = "ask a shorter prompt, or set fallback to one without {labels}, whose labels are scored"
+            raise DataError(f"{self._name}: {problem}; {advice}")
+        if by == "score":
+            logits = np.concatenate(
+                [self._scores(loaded, text, asked, _pictures(x), len(class_names)) for x in self._inputs(rows, dataset)]
+            )
+            return logits.argmax(1).astype(np.int64), logits
+        texts: list[str] = []
+        for x in self._inputs(rows, dataset):
+            texts += self._generated(loaded, text, _pictures(x), ids[len(texts) : len(texts) + len(x)])
+        return asked.read(texts), None, texts
+
+    def _inputs(self, rows: RowSet, dataset: AttributedDataset) -> Any:
+        return inputs(rows, dataset, self.batch)
+
+    @property
+    def _name(self) -> str:
+        return Path(self.path).name
+
+    def _loaded(self) -> Loaded:
+        return _load(self.path, self.path_sha256, self.revision, self.trust_code, self.dtype, self.four_bit, self.device)
+
+    def _generated(self, loaded: Loaded, text: str, pictures: list[Any], ids: NDArray[np.int64]) -> list[str]:
+        given = loaded.encoded([text] * len(pictures), pictures)
+        told: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "num_beams": self.beams, "do_sample": False}
+        told |= {"repetition_penalty": self.repetition_penalty, "suppress_tokens": loaded.marks or None}
+        told |= {"length_penalty": self.length_penalty} if self.beams > 1 else {}
+        if self.temperature > 0:
+            told["logits_processor"] = [_Drawn(ids, self.seed, self.temperature, self.top_p)]
+        tokenizer = loaded.tokenizer
+        if tokenizer.pad_token_id is None:
+            told["pad_token_id"] = tokenizer.eos_token_id
+        import torch
+
+        from crosswind.models.transformer import quiet
+
+        with torch.inference_mode(), quiet():
+            out = loaded.model.generate(**given, **told, temperature=None, top_p=None, top_k=None)
+        before = given["input_ids"]
+        if out.shape[1] >= before.shape[1] and torch.equal(out[:, : before.shape[1]], before):
+            out = out[:, before.shape[1] :]
+        return [str(said) for said in tokenizer.batch_decode(out, skip_special_tokens=True)]
+
+    def _scores(self, loaded: Loaded, text: str, asked: Question, pictures: list[Any], classes: int) -> NDArray[np.float32]:
+        """The log-likelihood of every class, [n, k]: of one of its words, where several stand for it."""
+        import torch
+
+        from crosswind.models.transformer import quiet
+
+        cut = min(loaded.behind(text, word, pictures[:1])[0] for word in asked.words)
+        columns = []
+        for word in asked.words:
+            given = loaded.encoded([loaded.with_word(text, word)] * len(pictures), pictures)
+            many = loaded.tokens(loaded.with_word(text, word), pictures[:1]).numel() - cut
+            with torch.inference_mode(), quiet():
+                logits = loaded.model(**given).logits[:, -many - 1 : -1].float()
+            found = logits.log_softmax(-1).gather(2, given["input_ids"][:, -many:, None])[..., 0]
+            columns.append(found.sum(1) if self.score == "sum" else found.mean(1))
+        by_word = torch.stack(columns, 1).cpu()
+        out = torch.stack([by_word[:, torch.from_numpy(asked.classes == code)].logsumexp(1) for code in range(classes)], 1)
+        return out.numpy().astype(np.float32)
+
+
+class Loaded(NamedTuple):
+    """A model and what makes its inputs."""
+
+    model: Any
+    processor: Any
+    device: str
+
+    @property
+    def tokenizer(self) -> Any:
+        """The processor's tokenizer."""
+        return getattr(self.processor, "tokenizer", self.processor)
+
+    @property
+    def marks(self) -> list[int]:
+        """The tokens that stand for an image, which no answer has."""
+        parts = (self.model.config, getattr(self.model.config, "vision_config", None))
+        found = (getattr(part, name, None) for part in parts for name in ("image_token_id", "image_token_index"))
+        return sorted({token for token in found if token is not None})
+
+    def said(self, prompt: str, format: str | None) -> str:
+        """The prompt with its image's place, as the model was taught to be spoken to."""
+        prepends = hasattr(self.processor, "num_query_tokens")  # BLIP's kin put the image before the text themselves
+        mark = "" if prepends else str(getattr(self.processor, "image_token", None) or "<image>")
+        if format is not None or not getattr(self.processor, "chat_template", None):
+            return (format or PLAIN_FORMAT).replace("{image}", mark).replace("{prompt}", prompt)
+        content = [{"type": "image"}, {"type": "text", "text": prompt}]
+        text = str(
+            self.processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False)
+        )
+        begin = self.tokenizer.bos_token
+        adds = begin and self.tokenizer("a")["input_ids"][:1] == [self.tokenizer.bos_token_id]
+        return text.removeprefix(begin) if adds else text  # not twice
+
+    def encoded(self, texts: list[str], pictures: list[Any]) -> dict[str, Any]:
+        """The inputs of the model for texts with a picture each."""
+        try:
+            given = self.processor(images=pictures, text=texts, return_tensors="pt", padding=True)
+        except Exception as error:  # whatever a processor makes of a template that is not its own
+            raise DataError(f"the model's processor does not take the prompt ({one_line(str(error), 200)})") from None
+        placed = {name: value.to(self.device) for name, value in given.items() if hasattr(value, "to")}
+        floats = {name: value.to(self.model.dtype) for name, value in placed.items() if value.is_floating_point()}
+        return {**placed, **floats}
+
+    def tokens(self, text: str, pictures: list[Any]) -> Tensor:
+        """The tokens of a text with one picture, int64 [length]."""
+        found: Tensor = self.encoded([text], pictures[:1])["input_ids"][0]
+        return found
+
+    def with_word(self, text: str, word: str) -> str:
+        """A prompt answered by a word."""
+        return text + ("" if text[-1:].isspace() or text.endswith(">") else " ") + word
+
+    def behind(self, text: str, word: str, pictures: list[Any]) -> tuple[int, Tensor]:
+        """How many tokens a prompt shares with itself answered by a word, and the tokens behind these."""
+        prompt, whole = self.tokens(text, pictures), self.tokens(self.with_word(text, word), pictures)
+        shared = min(len(prompt), len(whole) - 1)
+        same = int((prompt[:shared] == whole[:shared]).long().cumprod(0).sum())
+        return same, whole[same:]
+
+    def too_long(self, text: str, pictures: list[Any], behind: int) -> str:
+        """What speaks against the length of a prompt with so many tokens behind it; empty for nothing."""
+        given, config = self.encoded([text], pictures[:1]), self.model.config
+        inner = getattr(config, "text_config", config)
+        for name, most, more in (
+            ("input_ids", getattr(inner, "max_position_embeddings", None), behind),
+            ("qformer_input_ids", getattr(getattr(config, "qformer_config", None), "max_position_embeddings", None), 0),
+        ):
+            many = given[name].shape[1] + more if name in given else 0
+            if most is not None and many > most:
+                what = "prompt" if name == "input_ids" else "prompt that its Q-Former reads"
+                return f"the {what} has {many:,} tokens with image and answer, and the model takes {most:,}"
+        return ""
+
+
+class _Drawn:
+    """Adds to the scores of each token the noise with which the largest is a draw (Gumbel), keyed by seed, row and step."""
+
+    def __init__(self, ids: NDArray[np.int64], seed: int, temperature: float, top_p: float) -> None:
+        self.ids, self.seed, self.temperature, self.top_p, self.step = ids, seed, temperature, top_p, 0
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        import torch
+
+        p, order = (scores.double() / self.temperature).log_softmax(1).sort(1, descending=True)
+        p = p.masked_fill(p.exp().cumsum(1) - p.exp() >= self.top_p, -torch.inf)
+        p = torch.full_like(p, -torch.inf).scatter(1, order, p)
+        noise = np.stack([stream(self.seed, "answer", int(row), self.step).gumbel(size=p.shape[1]) for row in self.ids])
+        self.step += 1
+        return (p + torch.from_numpy(noise).to(p.device)).to(torch.float32)
+
+
+def _pictures(x: NDArray[np.uint8]) -> list[Any]:
+    from PIL import Image
+
+    return [Image.fromarray(one[..., 0] if one.shape[2] == 1 else one).convert("RGB") for one in x]
+
+
+@lru_cache(maxsize=1)
+def _load(path: str, sha256: str | None, revision: str | None, trust_code: bool, dtype: str, four_bit: bool, device: str) -> Loaded:
+    """The model made ready: once for all sets and prompts that it is asked about. Raises `InputError`."""
+    import torch
+    import transformers
+
+    from crosswind.models.transformer import quiet
+
+    library: Any = transformers
+    where = path
+    if is_hub_name(path):
+        where = _fetched(path, revision, trust_code)
+    elif sha256 is not None and contents_hash(Path(path), "vision-language") != sha256:
+        raise InputError("model.path", f"the files in {path!r} have changed: they no longer hash to {sha256[:12]}...")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    told: dict[str, Any] = {"trust_remote_code": trust_code, "local_files_only": True}
+    try:
+        with quiet():
+            config = library.AutoConfig.from_pretrained(where, **told)
+            kinds = [library.AutoModelForImageTextToText, getattr(library, "AutoModelForMultimodalLM", None)]
+            kind = next((item for item in kinds if item is not None and type(config) in item._model_mapping), None)
+            kind = library.AutoModelForCausalLM if kind is None and trust_code else kind
+            if kind is None:
+                raise InputError(
+                    "model.path", f"{path!r} holds a {config.model_type!r}, which does not answer in words about images"
+                )
+            processor = library.AutoProcessor.from_pretrained(where, **told)
+            made = {"dtype": dtype if dtype == "auto" else getattr(torch, dtype), "use_safetensors": True, **told}
+            if four_bit:
+                made["quantization_config"] = library.BitsAndBytesConfig(load_in_4bit=True)
+                made["device_map"] = device
+            model, report = kind.from_pretrained(where, config=config, output_loading_info=True, **made)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a damaged or foreign folder makes the library raise
+        raise InputError(
+            "model.path", f"{path!r} cannot be read as a vision-language model ({one_line(str(error), 200)})"
+        ) from None
+    missing = sorted([*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])])
+    if missing:
+        raise InputError("model.path", f"the weights in {path!r} do not fit its config.json: they lack {missing[0]!r}")
+    if not hasattr(processor, "image_processor"):
+        raise InputError("model.path", f"{path!r} has no preprocessor_config.json, by which images are read")
+    made_ready = Loaded(model.eval() if four_bit else model.eval().to(device), processor, device)
+    made_ready.tokenizer.padding_side = "left"
+    return made_ready
+
+
+def _fetched(name: str, revision: str | None, trust_code: bool) -> str:
+    """Where a model of the hub lies in its cache, fetched when it is not there."""
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", *(["*.py"] if trust_code else [])]
+    try:
+        return str(snapshot_download(name, revision=revision, allow_patterns=wanted))
+    except Exception as error:  # what the hub's client and all below it raise without a network
+        problem = f"{name!r} at revision {revision!r} is not in the hub's cache and cannot be downloaded"
+        raise InputError("model.path", f"{problem} ({one_line(str(error), 200)}); name a folder with its files") from None
