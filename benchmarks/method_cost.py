@@ -60,7 +60,7 @@ WITHOUT_NORM = ("mlp",)
 CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need batch norm or maps
 # A step of this method's translator, whose network is its own, takes as long as hundreds of ERM's: it is measured on one model,
 # a step in each of two rounds.
-ONLY = {"cyclegan": ("small-cnn",)}
+ONLY = {"cyclegan": ("small-cnn",), "lora": ("mlp",)}  # the other has no linear layer but its head in the rest
 # By view they pair images with themselves, and the environments here are of other rows.
 SETTINGS: dict[str, dict[str, Any]] = {name: {"pairs": "class"} for name in ("cos", "mmd-align", "vicreg")}
 WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}

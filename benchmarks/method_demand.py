@@ -290,6 +290,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "jtt": erm,
     "mixup": erm,
     "l2d": l2d,
+    "lora": erm,  # at most: gradients of frozen weights are not needed, and changes of low rank are small beside
     "me-ada": erm,
     "mmd": aligned(kernels),
     "mmd-align": paired(against_clean),
@@ -298,6 +299,7 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "sagnet": sagnet,
     "ubnet": ubnet,
     "vicreg": paired(expanded),
+    "wise-ft": erm,
 }
 """A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's, of "beta-vae" the
 autoencoder's and of "cyclegan" the translator's.

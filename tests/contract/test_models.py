@@ -21,7 +21,7 @@ FACTS = [item for item in listing("models") if item.module.startswith("crosswind
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
-FOLDERS = {"clip": {"path": clip_folder, "tuned": lambda: True}, "transformer": {"path": encoder_folder}}
+FOLDERS = {"clip": {"path": clip_folder, "tuned": lambda: True}, "transformer": {"path": encoder_folder, "tokens": lambda: 16}}
 """What those are built with that are made from a folder."""
 NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 

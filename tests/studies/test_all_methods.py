@@ -18,7 +18,9 @@ from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import load_study
 from crosswind.studies.store import Store
 
-METHODS = {item.name for item in listing("methods") if item.module.startswith("crosswind.")}
+FINE_TUNING = {"lora", "wise-ft"}
+"""Methods of given weights or of linear layers, which a ResNet from scratch has not."""
+METHODS = {item.name for item in listing("methods") if item.module.startswith("crosswind.")} - FINE_TUNING
 SHIFTS = {"none", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"}
 HOT = 'methods.hot={"method": "erm", "models": ["perceptron"], "shifts": ["SC", "none"], "training": {"lr": 1e30}}'
 

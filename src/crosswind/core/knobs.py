@@ -169,7 +169,7 @@ class Needs:
     by, see `Form`. `maps`: whether the outputs of the model's stages must be maps [c, h, w]. `channels`: the numbers of
     channels of the images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its
     value with which the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must
-    hold two of each.
+    hold two of each. `given`: whether it means something only from given weights; a study warns of random ones.
     """
 
     groups: bool = False
@@ -185,6 +185,7 @@ class Needs:
     channels: tuple[int, ...] = ()
     rows: int = 0
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: bool = False
 
     def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:
         """For each of `switches` the step of a stage at which it happens, for a method with these knobs in a run of `steps` steps.
@@ -262,6 +263,12 @@ class Form:
     def is_trained(self, knobs: Mapping[str, Any]) -> bool:
         """Whether methods train the model with these knobs."""
         return bool(knobs[self.trained]) if isinstance(self.trained, str) else self.trained
+
+    def is_given(self, knobs: Mapping[str, Any]) -> bool:
+        """Whether the model with these knobs begins with weights made elsewhere, of a file, a folder or by name."""
+        if self.of and knobs[self.of] is not None:
+            return False  # its one layer is new
+        return knobs["weights"] is not None if "weights" in knobs else bool(self.folders)
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""

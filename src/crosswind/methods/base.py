@@ -383,6 +383,10 @@ class Method:
         """The steps at which the method changes in a run of `steps` steps: see `Needs.switch_steps`, which planning asks too."""
         return tuple(self.needs.switch_steps(vars(self), steps).values())
 
+    def exports(self, weights: State) -> dict[str, bytes]:
+        """Files for other programs, by name, made of a rule's weights where weights are kept."""
+        return {}
+
     def doubts(self, state: State) -> list[str]:
         """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
         return []

@@ -34,7 +34,7 @@ def extra_missing(extra: str | None) -> bool:
 def check_extra(extra: str | None, field: str, name: str) -> None:
     """Refuse, by an `InputError` on `field`, the model or estimator `name` where the package of its extra is not installed."""
     if extra_missing(extra):
-        what = "estimator" if field.startswith("estimators") else "model"
+        what = next((room[:-1] for room in ("estimators", "methods") if field.startswith(room)), "model")
         raise InputError(field, f"{what} {name!r} needs the extra: pip install 'crosswind[{extra}]'")
 
 

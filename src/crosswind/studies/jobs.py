@@ -91,7 +91,7 @@ def fit(spec: Values, place: Place) -> Done:
     (place.folder / "split.json").write_text(json.dumps(split.report, indent=1), encoding="utf-8")
     (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
-        _write_weights(place.folder, trajectory)
+        _write_weights(place.folder, trajectory, run[0])
     write_exhibits(place.folder, trajectory.exhibits)
     place.held[place.key] = trajectory.answer  # for the predictions that follow
     shared = {"status": trajectory.status, "cost": {**trajectory.cost, **meter.cost()}}
@@ -333,12 +333,23 @@ def _base_weights(method: Method, folders: Sequence[Path]) -> dict[str, Tensor] 
     return load_file(str(chosen))
 
 
-def _write_weights(folder: Path, trajectory: Trajectory) -> None:
+def _write_weights(folder: Path, trajectory: Trajectory, method: Method) -> None:
+    """The weights of every rule, and beside them in a folder of the rule's what the method exports of them.
+
+    Where it exports what it trained, the weights that it never changes are left out: they are built again.
+    """
     from safetensors.torch import save_file
 
+    from crosswind.training.trajectory import public_name
+
+    frozen = {public_name(name) for name in trajectory.frozen}
     for rule in trajectory.selections:
         state = {key: value.contiguous() for key, value in trajectory.weights(rule).items()}
-        save_file(state, str(folder / WEIGHTS.format(rule)))
+        exported = method.exports(state)
+        left = frozen if exported else set()
+        save_file({key: value for key, value in state.items() if key not in left}, str(folder / WEIGHTS.format(rule)))
+        for name, data in exported.items():
+            write_atomically(folder / f"exports-{rule}" / name, data)
 
 
 def _write_profile(path: Path, traced: Profile) -> dict[str, str | None]:

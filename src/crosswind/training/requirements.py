@@ -237,6 +237,10 @@ def _warnings(pairing: Pairing) -> Iterator[str]:
         yield f"measures environments by their rows in a batch, and {few}"
     if pairing.even and (single := sum(count == 1 for count in pairing.environments)):
         yield f"has {single} of {present} environments with a single training row, which each batch repeats"
+    for label, model in pairing.models.items() if needs.given else ():
+        form = facts("models", model.name).built
+        if form is not None and not form.is_given(model.knobs):
+            yield f"goes back towards the initial weights, and those of {label!r} are random; name weights, or take clip with tuned"
     # Groups without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
     if needs.groups and missing:
         yield f"cannot weigh groups of which the sampler {sampler} never draws a row: {_shown(missing)}"

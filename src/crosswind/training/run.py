@@ -291,7 +291,7 @@ class Run:
         self.meter.images += (self.before + self.step) * self.settings.batch
         cost = {**self.meter.cost(), "steps": float(self.before + self.step)}
         frozen = {key: value.detach().cpu() for key, value in self.context.frozen().items()}
-        pairing = pairing_of(self.method, self.split, self.info)
+        pairing = pairing_of(self.method, self.split, self.info, self.model)
         told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
         told = {rule: [*own, *doubts] for rule, own in told.items()}
         ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
