@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -191,6 +193,23 @@ def test_answers_of_several_forms_are_read(server: ChatServer) -> None:
     assert said(pictures(5)) and len(server.asked) == 5  # a refusal is an answer, and is kept
 
 
+def test_what_a_filter_stops_is_a_refusal_of_that_row(server: ChatServer) -> None:
+    server.script = [error(400, code="content_filter"), error(400, code="content_policy_violation")]
+    assert said(pictures(3), parallel=1) == ["[content_filter]", "[content_policy_violation]", "yes"] and spent() == 42
+
+
+def test_a_word_in_the_place_of_a_key_is_left_in_answers(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "yes")
+    assert said(pictures(1)) == ["yes"]
+
+
+@pytest.mark.parametrize("knob", ["key_variable", "url_variable"])
+def test_a_key_in_the_place_of_its_variable_is_refused_without_being_shown(server: ChatServer, knob: str) -> None:
+    with pytest.raises(InputError, match=f"^{knob}: must be the name of a variable") as found:
+        ChatApi(name=MODEL, **{knob: SECRET}).ready()
+    assert SECRET not in str(found.value)
+
+
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_server_that_says_when_is_waited_for(server: ChatServer, form: str) -> None:
     server.script = [error(429, Retry_After="1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True))]
@@ -252,6 +271,24 @@ def test_several_processes_share_the_file(server: ChatServer) -> None:
         assert one.reserve("b", 60, 100) and not two.reserve("b", 50, 100) and two.reserve("b", 40, 100) and one.spent("b") == 100
 
 
+def test_processes_that_come_to_one_row_together_ask_once(server: ChatServer, tmp_path: Path) -> None:
+    server.says = lambda content: time.sleep(0.3) or "yes"  # type: ignore[func-returns-value]
+    code = (
+        "from types import SimpleNamespace; import numpy as np; import crosswind as cw\n"
+        "from crosswind.models.chat_api import ChatApi\n"
+        "import openai, sys, pathlib, time\n"
+        "images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)\n"
+        "data = cw.from_frame({'label': ['no', 'yes'] * 3}, images)\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+        "while not all(pathlib.Path(name).exists() for name in sys.argv[2:]): time.sleep(0.01)\n"
+        f"ChatApi(name={MODEL!r}, parallel=2).answer(SimpleNamespace(rows=np.arange(6)), data, ('no', 'yes'))\n"
+    )
+    flags = [str(tmp_path / name) for name in ("a", "b")]
+    both = [subprocess.Popen([sys.executable, "-c", code, flag, *flags], cwd=tmp_path) for flag in flags]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert len(server.asked) == 6
+
+
 def test_a_file_of_answers_that_cannot_be_used_is_said(server: ChatServer, tmp_path: Path) -> None:
     (tmp_path / "answers").write_text("no folder")
     with pytest.raises(DataError, match="^the file of answers .* cannot be used .*CROSSWIND_ANSWERS names its folder$"):
@@ -295,3 +332,15 @@ def test_readiness_is_told_before_anything_is_asked(server: ChatServer, monkeypa
     with pytest.raises(InputError, match="^OPENAI_BASE_URL: 127.0.0.1:9 cannot be reached"):
         ChatApi(name=MODEL).ready()
     assert not cache_file().exists()
+
+
+def test_features_are_refused(server: ChatServer) -> None:
+    from crosswind.core.types import InputSpec
+
+    table = pictures(2).table
+    data = cw.AttributedDataset(
+        "f", table, lambda rows: np.zeros((len(rows), 3), np.float32), InputSpec.features(3), fingerprint="f"
+    )
+    with pytest.raises(DataError, match="^chat-api takes images or texts, and the inputs of 'f' are features of 3 numbers$"):
+        said(data)
+    assert not server.asked

@@ -6,6 +6,7 @@ committed before its asker goes on. The file holds no key and no image.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
@@ -18,6 +19,7 @@ from crosswind.core.errors import DataError, one_line
 
 FOLDER_VARIABLE = "CROSSWIND_ANSWERS"
 BUSY_SECONDS = 60.0
+POLL_SECONDS = 0.05
 MEASURED = 20
 """Answers from which on their mean tells more about the next one than an estimate does."""
 
@@ -53,6 +55,7 @@ class AnswerCache:
         self.path, self._lock = path, threading.Lock()
         with self._told():
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._locks = path.with_suffix(".lock").open("ab")
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             try:
                 self._connection.execute("PRAGMA journal_mode=WAL")
@@ -60,7 +63,7 @@ class AnswerCache:
                 for table in _TABLES:
                     self._connection.execute(table)
             except BaseException:
-                self._connection.close()
+                self.__exit__()
                 raise
 
     def __enter__(self) -> AnswerCache:
@@ -68,6 +71,25 @@ class AnswerCache:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+        self._locks.close()
+
+    @contextmanager
+    def alone(self, name: str, stopped: threading.Event) -> Iterator[None]:
+        """Hold a question against other processes, whose two workers may come to one row together; waits for one that holds it.
+
+        A process lets go when it ends, however it does. Goes on without the question where `stopped` is set.
+        """
+        place = int(name[:12], 16)  # a byte of a file that has none
+        while not stopped.is_set():
+            try:
+                fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                break
+            except OSError:  # not waited for by the kernel, to which threads that wait look like a deadlock
+                stopped.wait(POLL_SECONDS)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, place)
 
     def known(self, names: Sequence[str]) -> dict[str, str]:
         """The texts of those of the names that are answered."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,10 @@ PATIENCE = 600.0
 """The longest wait, in seconds, that a server may ask for."""
 
 READY_SECONDS = 10.0
+LEAST_KEY = 12
+"""Characters from which on a key is one, and not a word that stands for none."""
+
+_FILTERED = ("content_filter", "content_policy_violation")
 _AGAIN = "what was answered is kept: run again with --retry-failed"
 
 
@@ -45,6 +50,11 @@ class Endpoint:
     @classmethod
     def of_environment(cls, url_variable: str, key_variable: str) -> Endpoint:
         """As two variables of the environment say; without an address it is OpenAI's. Raises `InputError`."""
+        for knob, name in (("key_variable", key_variable), ("url_variable", url_variable)):
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # not shown: it may be the key itself
+                raise InputError(
+                    knob, "must be the name of a variable of the environment, such as OPENAI_API_KEY, and no key or address"
+                )
         key, url = os.environ.get(key_variable, "").strip(), os.environ.get(url_variable, "").strip()
         if not key:
             problem = f"set it to the key of the endpoint (any word for a server that asks for none); {url_variable} is its address"
@@ -67,8 +77,8 @@ class Endpoint:
         return self.hidden(urlsplit(self.url).netloc)
 
     def hidden(self, text: str) -> str:
-        """A text without the key."""
-        return text.replace(self.key, "[key]")
+        """A text without the key; a word for a server that asks for none is left in answers."""
+        return text.replace(self.key, "[key]") if len(self.key) >= LEAST_KEY else text
 
     @contextmanager
     def client(self, seconds: float) -> Iterator[OpenAI]:
@@ -118,7 +128,8 @@ class Asker:
         Raises `DataError`.
         """
         try:
-            return self._tried(name, family, request, read, written)
+            with self.cache.alone(name, self.stopped):
+                return self._tried(name, family, request, read, written)
         except BaseException:
             self.stopped.set()  # at once: others would go on to spend
             raise
@@ -128,7 +139,7 @@ class Asker:
         for attempt in range(self.tries):
             if self.stopped.is_set():
                 return None
-            known = self.cache.known([name])  # another process may have asked meanwhile
+            known = self.cache.known([name])  # another process asked meanwhile
             if known:
                 return known[name]
             if not self.cache.reserve(self.budget, tokens, self.most):
@@ -164,6 +175,8 @@ class Asker:
             reply = self.client.chat.completions.with_raw_response.create(**request)
             paid = _read(reply.http_response.text)
         except openai.APIStatusError as error:
+            if error.status_code == 400 and error.code in _FILTERED:  # of this row alone: an answer, as other refusals are
+                return Paid(f"[{error.code}]", "", 0, 0)
             raise self._refused(error) from None
         except openai.APITimeoutError:
             raise _Passing("want of an answer in time", charged=True) from None
