@@ -60,9 +60,9 @@ def test_table_5_has_a_row_a_model_and_prompt_and_marks_the_best() -> None:
     table = prompt_table(asked())
     assert table.columns == ("model", "prompt", "shapes", "faces")
     assert [list(row) for row in table.rows] == [
-        ["llava", "General", "0.500", "0.875 ‹"],
-        ["llava", "Tailored", "0.750 ‹", "0.625"],
-        ["clip", "General", "0.250", "0.375"],
+        ["llava", "General", "0.500  ", "0.875 ‹"],
+        ["llava", "Tailored", "0.750 ‹", "0.625  "],
+        ["clip", "General", "0.250  ", "0.375  "],
     ]
 
 

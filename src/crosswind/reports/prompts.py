@@ -15,12 +15,15 @@ from crosswind.evaluation.compare import Summary, over_runs
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.prompts import Choices, Scores, best_prompt, fixed_prompt, of_rows, over_data, spread
 from crosswind.reports.charts import Figure, chart
-from crosswind.reports.notes import interval_note
 from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
 from crosswind.reports.tables import Cell, Table, slug
 from crosswind.studies.prompts import entries_of, fixed_of
 
 ORACLE = "best (ORACLE)"
+_BOUNDS = (
+    "low and high bound a 95% interval: over runs where these differ; where seeds give the same answers, as they do of a model "
+    "that is only asked, over test rows drawn independently (Wilson's)."
+)
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,12 @@ def _over(places: Sequence[PlaceResults], data: str, method: str) -> Said | None
 
 def prompt_table(item: Asked) -> Table:
     """Accuracy: a row a model and prompt, a column a data set. The best of a model and data set is marked (table 5)."""
-    best = item.choices[ORACLE]
     rows: list[list[Cell]] = []
     for model, prompt in dict.fromkeys(key[:2] for key in item.said):
         cells: list[Cell] = []
         for data in item.data:
             found = item.said.get((model, prompt, data))
-            mark = " ‹" if found is not None and best[model, data].prompt == prompt and _several(item, model, data) else ""
+            mark = " ‹" if _is_best(item, model, prompt, data) else "  "  # means stand under means
             cells.append(None if found is None else f"{found.mean:.3f}{mark}")
         rows.append([model, prompt, *cells])
     notes = ["‹ the best prompt of this model on these test rows."]
@@ -150,11 +152,7 @@ def answer_table(item: Asked) -> Table:
     for (model, prompt, data), found in item.said.items():
         low, high = found.bounds()
         rows.append([model, prompt, data, found.mean, low, high, found.rows, found.unparsed])
-    notes = [
-        "low and high bound a 95% interval: over runs where these differ; where seeds give the same answers, as they do of a model "
-        "that is only asked, over test rows drawn independently (Wilson's). unparsed: the share of rows whose answer could not be "
-        "read as a label; they count as wrong."
-    ]
+    notes = [_BOUNDS, "unparsed: the share of rows whose answer could not be read as a label; they count as wrong."]
     columns = ("model", "prompt", "data", "accuracy", "low", "high", "rows", "unparsed")
     return _table("answers", f"{HEADLINE.title} of every prompt with its interval", item, columns, rows, notes, 3)
 
@@ -174,10 +172,11 @@ def choice_table(item: Asked) -> Table:
         f"{ORACLE}: chosen for each model and data set by the accuracy on these very test rows, so that it is too high, the more "
         "so the more prompts were tried.",
         *(["by validation: chosen by the accuracy on validation rows."] if "by validation" in item.choices else []),
+        f"fixed: {item.fixed} everywhere; of a model with one prompt alone, that.",
         "best - worst: what a suboptimal prompt loses. It is above 0 by chance too; see the intervals of both.",
         *(f"{name}: the mean over {', '.join(data)}." for name, data in item.averages.items()),
     ]
-    if drops:
+    if any(drops.values()):
         (model, data), most = max(drops.items(), key=lambda pair: pair[1])
         notes.append(f"The largest drop: {most:.3f}, {model} on {data}.")
     columns = ("model", "prompt", *item.data, *(f"mean {name}" for name in item.averages))
@@ -188,14 +187,11 @@ def tuned_table(item: Asked) -> Table | None:
     """With and without fine-tuning: a row a model and data set (table 14). None where nothing was fine-tuned."""
     rows: list[list[Cell]] = []
     ways = item.choices
-    layouts = set()
     for (model, data), found in item.tuned.items():
-        summary = over_runs(dict(found.values), LEVEL)
-        layouts.add((summary.splits, summary.n))
         without = [chosen[model, data].score if (model, data) in chosen else None for chosen in ways.values()]
-        rows.append([model, data, *without, summary.mean, summary.low, summary.high, summary.n])
+        rows.append([model, data, *without, found.mean, *found.bounds(), len(found.values)])
     columns = ("model", "data", *(f"without, {way}" for way in ways), "with", "low", "high", "runs")
-    notes = [interval_note(layouts), f"Without: asked as it is, its prompt chosen as told; {ORACLE} by these test rows."]
+    notes = [_BOUNDS, f"Without: asked as it is, its prompt chosen as told; {ORACLE} by these test rows."]
     return _table("fine-tuned", f"{HEADLINE.title} with and without fine-tuning", item, columns, rows, notes, 2) if rows else None
 
 
@@ -203,12 +199,15 @@ def prompt_map(item: Asked) -> Figure:
     """Model and prompt by data set, accuracy by colour; the best prompt is framed."""
     from crosswind.reports.figures import method_map  # which reads what holds our tables
 
-    best = item.choices[ORACLE]
     data = []
     for (model, prompt, name), found in item.said.items():
         low, high = found.bounds()
-        first = best[model, name].prompt == prompt and _several(item, model, name)
-        told = {"d": round(found.mean, 6), "t": f"{100 * found.mean:.1f}", "x": first, "u": f"{found.unparsed:.1%}"}
+        told = {
+            "d": round(found.mean, 6),
+            "t": f"{100 * found.mean:.1f}",
+            "x": _is_best(item, model, prompt, name),
+            "u": f"{found.unparsed:.1%}",
+        }
         data.append({"m": f"{model}, {prompt}", "s": name, **told, "i": f"{low:.3f} to {high:.3f}"})
     rows = list(dict.fromkeys(row["m"] for row in data))
     told_tips = [("d", HEADLINE.words, ".3f"), ("i", "95% interval"), ("u", "unread answers")]
@@ -232,8 +231,10 @@ def prompt_tables(item: Asked) -> list[Table]:
     return [table for table in (prompt_table(item), choice_table(item), tuned_table(item), answer_table(item)) if table is not None]
 
 
-def _several(item: Asked, model: str, data: str) -> bool:
-    return sum(key[0] == model and key[2] == data for key in item.said) > 1
+def _is_best(item: Asked, model: str, prompt: str, data: str) -> bool:
+    """Whether no other prompt is better, and some are worse."""
+    values = {key[1]: found.mean for key, found in item.said.items() if (key[0], key[2]) == (model, data)}
+    return prompt in values and min(values.values()) < values[prompt] == max(values.values())
 
 
 def _table(
