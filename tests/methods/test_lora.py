@@ -85,7 +85,7 @@ def test_the_head_stays_where_it_is_told_to() -> None:
 
 
 def test_targets_are_chosen_by_the_ends_of_names() -> None:
-    knobs = {"path": clip_folder(), "tuned": True}
+    knobs: dict[str, Any] = {"path": clip_folder(), "tuned": True}
     model = adapted("clip", method=LoRA(targets=["q_proj", "v_proj"]), **knobs)
     names = {key.partition(".lora_")[0].rpartition(".")[2] for key, _ in model.named_parameters() if ".lora_" in key}
     assert names == {"q_proj", "v_proj"}
@@ -105,7 +105,7 @@ def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
     from peft import PeftModel
     from transformers import CLIPModel
 
-    study = {
+    study: dict[str, Any] = {
         "name": "adapted",
         "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
         "shifts": {"none": []},
@@ -121,6 +121,7 @@ def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
     assert json.loads((folder / "adapter_config.json").read_text())["r"] == 2
     about = json.loads((folder.parent / "job.json").read_text())
     split, datasets = split_of(about["spec"])
+    again: Any
     again, _ = kept_answers(about["spec"], [folder.parent])(split.validation, datasets)
     (name,) = split.validation
     told = read_predictions(folder.parent / "predictions.npz")["last"][name].logits

@@ -18,13 +18,14 @@ def write_clip(folder: Path, *, seed: int = 0, **changes: Any) -> Path:
     """Two layers of width 32 in each half, pictures of 32 pixels in patches of 8, features of 16, 12 positions for texts."""
     import torch
     from tokenizers import Tokenizer
-    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, PreTrainedTokenizerFast
-    from transformers.utils import logging
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, PreTrainedTokenizerFast, utils
 
+    tokenizer: Any = PreTrainedTokenizerFast
+    logging: Any = utils.logging
     many = write_tokenizer(folder, WORDS)
     made = Tokenizer.from_file(str(folder / "tokenizer.json"))
     told = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=made, **told).save_pretrained(folder)
+    tokenizer(tokenizer_object=made, **told).save_pretrained(folder)
     CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "projection_dim": 16}
     texts = {"vocab_size": many, "max_position_embeddings": 12, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}

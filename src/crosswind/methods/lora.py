@@ -95,7 +95,8 @@ class LoRA(Method):
             if ".lora_" in key
         }
         layers = sorted({key.removeprefix("base_model.model.").partition(".lora_")[0] for key in found})
-        config = {key: sorted(value) if isinstance(value, set) else value for key, value in self._config(layers).to_dict().items()}
+        made: Any = self._config(layers)
+        config = {key: sorted(value) if isinstance(value, set) else value for key, value in made.to_dict().items()}
         told = json.dumps(config, indent=1, default=str).encode()
         return {"adapter_model.safetensors": save(found, {"format": "pt"}), "adapter_config.json": told}
 
