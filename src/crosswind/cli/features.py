@@ -47,11 +47,12 @@ def features_command(
     try:
         table = features_of(model, data, rows, apply_settings({}, settings or []))
         with written("--out", out):
-            paths = table.write(out)
-            if umap:
+            maps = []
+            if umap:  # first: it may refuse
                 from crosswind.reports.feature_map import write_map
 
-                paths += write_map(table, out, listed(by) or (), seed)
+                maps = write_map(table, out, listed(by) or (), seed)
+            paths = [*table.write(out), *maps]
     except InputError as error:
         head, dot, rest = error.field.partition(".")
         option = {"model": "MODEL", "settings": "--set"}.get(head, f"--{head}") if head.isidentifier() else error.field
