@@ -43,7 +43,7 @@ def of(name: str) -> pytest.MarkDecorator:
 
 
 def test_every_example_says_what_it_shows_and_how_long_it_takes() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     for path in EXAMPLES:
         said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         assert re.search(r"Takes\s+about", said) and f"python examples/{path.name}" in said, path.name

@@ -18,6 +18,7 @@ from crosswind.cli.audit import audit_command
 from crosswind.cli.compare import compare_command
 from crosswind.cli.estimate import estimate_command
 from crosswind.cli.export import export_command
+from crosswind.cli.features import features_command
 from crosswind.cli.init import init_command
 from crosswind.cli.list import list_command
 from crosswind.cli.plan import plan_command, schema_command
@@ -53,6 +54,7 @@ app.command("list")(list_command)
 app.command("show")(show_command)
 app.command("audit")(audit_command)
 app.command("estimate")(estimate_command)
+app.command("features")(features_command)
 app.command("schema")(schema_command)
 
 

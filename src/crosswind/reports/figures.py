@@ -145,13 +145,22 @@ def _cell(shift: str, method: str, entry: Entry, summary: Summary, sign: str = "
     return {"m": method, "s": shift, "d": _six(summary.mean), "i": _interval(summary, sign), "n": summary.n, "t": words}
 
 
-def method_map(shifts: Sequence[str], methods: Sequence[str], told: Sequence[Any], diverging: bool) -> dict[str, Any]:
-    """Method x shift by colour of d with the text t; framed where x, and pale without it if `diverging`. Parameter `most`."""
+def method_map(
+    shifts: Sequence[str],
+    methods: Sequence[str],
+    told: Sequence[Any],
+    diverging: bool,
+    words: tuple[str, str] = ("method", "shift"),
+) -> dict[str, Any]:
+    """Method x shift by colour of d with the text t; framed where x, and pale without it if `diverging`. Parameter `most`.
+
+    `words`: what rows and columns are called.
+    """
     top = {"orient": "top", "labelAngle": 0 if len(shifts) <= 8 else -40, "labelLimit": 90}
     where = {
         "x": text("s", title=None, sort=shifts, axis=top),
         "y": text("m", title=None, sort=methods),
-        "tooltip": tips(("m", "method"), ("s", "shift"), *told),
+        "tooltip": tips(("m", words[0]), ("s", words[1]), *told),
     }
     scale = {
         "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},

@@ -22,6 +22,7 @@ from crosswind.reports.claims import Judgement, claim_number_table, claim_table,
 from crosswind.reports.findings import Findings, find
 from crosswind.reports.judged_pools import Judged
 from crosswind.reports.pools import pools_of
+from crosswind.reports.prompts import Asked, asked_of, prompt_tables
 from crosswind.reports.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.rows import Behind, rows_behind
 from crosswind.reports.run_tables import costs, run_table, time_table
@@ -136,6 +137,12 @@ class StudyRecord:
             return [Judged(pool) for pool in pools_of(self.places, self.resolved)]
 
     @cached_property
+    def prompts(self) -> list[Asked]:
+        """The prompts that the study compares, by size, test set and rule."""
+        with damage_named(self.store, self.name):
+            return asked_of(self.places, self.found.places, self.resolved)
+
+    @cached_property
     def findings(self) -> Findings | None:
         """What the study found, in sentences; None where nothing can be compared."""
         with damage_named(self.store, self.name):
@@ -174,6 +181,7 @@ class StudyRecord:
         """Every table: those of the places, the claims, where the time went, and the state of the runs."""
         with damage_named(self.store, self.name):
             places = [table for tables in self.tables.values() for table in tables.values()]
+            places += [table for item in self.prompts for table in prompt_tables(item)]
             places += [table for item in self.pools for some in item.tables.values() for table in some]
             rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))
             return [*places, *(table for table in rest if table is not None)]

@@ -22,6 +22,7 @@ from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.families import agreement_table, change_table, families, family_map, rank_by_seed_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
+from crosswind.reports.prompts import prompt_map, prompt_tables
 from crosswind.reports.results import Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
@@ -226,6 +227,19 @@ def _scores(study: StudyRecord) -> Section:
     return Section("Accuracy", [], groups)
 
 
+def _prompts(study: StudyRecord) -> Section:
+    groups: list[Group] = []
+    for item in study.prompts:
+        answers, *rest = reversed(prompt_tables(item))
+        group = Group(heading_of("", item.place.size, f"set {item.place.set}", f"selection {item.place.rule}"), open=not groups)
+        group.figures, group.tables = [(prompt_map(item), [answers])], rest[::-1]
+        groups.append(group)
+    intro = [
+        "Models that are only asked, by the prompt that they were asked with. All shifts with the same test rows share answers."
+    ]
+    return Section("Prompts", intro, groups)
+
+
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
     for item in study.exhibits:
@@ -310,7 +324,7 @@ def _specification(study: StudyRecord) -> Section:
 
 
 _SECTIONS = (
-    *(_findings, _claims, row_sections.examples, _shifts, _scores, row_sections.systematic),
+    *(_findings, _claims, _prompts, row_sections.examples, _shifts, _scores, row_sections.systematic),
     *(row_sections.mistakes, row_sections.learning_curves, estimate_sections.pools, estimate_sections.estimates),
     *(_exhibits, _families, _ranks, _rules, _time, _runs, _specification),
 )

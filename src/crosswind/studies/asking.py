@@ -145,13 +145,13 @@ class _Questions:
     ) -> None:
         self.model, self.names, self._answers, self._settings = model, tuple(names), model.answers(names), settings
         self._features = model.features if reads else None
-        self._rows, self._sets = _row_set("target", np.full(len(target.rows), -1)), {"target": target.dataset}
+        self._rows, self._sets = plain_rows("target", np.full(len(target.rows), -1)), {"target": target.dataset}
         self.target = self._said("data", self._rows, self._sets)
         if not model.steady:
             self._check_steady()
         self.labelled: Labelled | None = None
         if known is not None:
-            self.told(_row_set("source", _codes(known, names)), {"source": known.dataset}, known.name)
+            self.told(plain_rows("source", _codes(known, names)), {"source": known.dataset}, known.name)
         elif model.source is not None:
             self.told(*model.source, "the run's validation set")
 
@@ -207,7 +207,7 @@ class _Questions:
     def _check_steady(self) -> None:
         """Refuse a model that answers otherwise when it is asked for some rows again, beside others and in another order."""
         again = _some(len(self.target), _TWICE)[::-1]
-        rows = replace(_row_set("target", np.full(len(again), -1)), rows=self._rows.rows[again])
+        rows = replace(plain_rows("target", np.full(len(again), -1)), rows=self._rows.rows[again])
         second, first = self._said("data", rows, self._sets), self.target.take(again)
         moved = first.answer != second.answer
         if first.logits is not None and second.logits is not None:
@@ -252,7 +252,8 @@ def _check_numbers(field: str, logits: NDArray[Any]) -> None:
         raise DataError(f"the model gave logits of {_LARGEST:g}, where half precision ends, {where}")
 
 
-def _row_set(source: str, label: NDArray[np.int64]) -> RowSet:
+def plain_rows(source: str, label: NDArray[np.int64]) -> RowSet:
+    """The first rows of a data set, one a label, all in one group and each as heavy."""
     n = len(label)
     none = np.zeros(n, dtype=np.int64)
     weight = np.full(n, 1 / max(n, 1))

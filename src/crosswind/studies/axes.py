@@ -165,6 +165,10 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
     """
     out: dict[str, dict[str, Any]] = {}
     for label, path, known, settings in _entries(study.models, "models"):
+        if (data := settings.pop("data", None)) is not None:
+            if not data or not _is_names(data):
+                raise InputError(f"{path}.data", f"must be a list of data sets of this study, not {shown(data)}", study.data)
+            _check_names(data, study.data, "data set", f"{path}.data", at=False)
         knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
         out[label] = {"name": known.name, "knobs": knobs}
         knobs |= _folders(known.built, knobs, path, folder)
@@ -179,6 +183,12 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         else:
             knobs |= _weights(knobs, path, folder)
     return out
+
+
+def data_of(models: Any) -> dict[str, list[str]]:
+    """Label -> the data sets that a model is run on, of those that name some; `models` as a study gives them."""
+    given = models if isinstance(models, Mapping) else {}
+    return {label: settings["data"] for label, settings in given.items() if settings and settings.get("data") is not None}
 
 
 def _given_file(name: str, knobs: Values, folder: Path | None, path: str) -> tuple[str, list[str]]:

@@ -156,11 +156,7 @@ def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, Attribu
         model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
         return answers_of_given(model, split.class_names, GIVEN), split, datasets
     fitted = _about(place.needed[place.needs[0]])["spec"]
-    sets = dict(fitted["split"]["sets"])
-    if spec["item"] is not None:  # a test set, which the fit did not know
-        sets[spec["set"]] = spec["item"]
-    data = {**fitted["data"], **spec["data"]}
-    split, datasets = split_of({**fitted, "data": data, "split": {**fitted["split"], "sets": sets}})
+    split, datasets = split_with(fitted, spec)
     return place.held.get(place.needs[0]) or kept_answers(fitted, _folders(place)), split, datasets
 
 
@@ -271,6 +267,14 @@ def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
     """The split that a job's specification describes, and its data sets."""
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
     return make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]), datasets
+
+
+def split_with(fitted: Values, spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
+    """The split of a fit with the set that one of its predictions is about."""
+    sets = dict(fitted["split"]["sets"])
+    if spec["item"] is not None:  # a test set, which the fit did not know
+        sets[spec["set"]] = spec["item"]
+    return split_of({**fitted, "data": {**fitted["data"], **spec["data"]}, "split": {**fitted["split"], "sets": sets}})
 
 
 def row_set(split: Split, name: str) -> RowSet:

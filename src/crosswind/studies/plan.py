@@ -21,7 +21,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_form
 from crosswind.models.prompts import question_of
 from crosswind.shifts.split import parse_sampler, plan_counts
-from crosswind.studies.axes import MethodEntry, Point, estimators_of, methods_of, models_of, points_of
+from crosswind.studies.axes import MethodEntry, Point, data_of, estimators_of, methods_of, models_of, points_of
 from crosswind.studies.build import (
     build_dataset,
     build_split_plan,
@@ -34,6 +34,7 @@ from crosswind.studies.build import (
 from crosswind.studies.claims import check_claims
 from crosswind.studies.estimates import check_changes, check_estimators, source_set
 from crosswind.studies.expand import check_distinct, jobs_of
+from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
 from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
@@ -98,12 +99,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     import_named()  # a score's key names the metrics
-    models = models_of(study, folder)
-    trained = {label: model for label, model in models.items() if "files" not in model}
+    all_models, of_data = models_of(study, folder), data_of(study.models)
+    all_trained = {label: model for label, model in all_models.items() if "files" not in model}
     methods, estimators = methods_of(study), estimators_of(study, folder)
-    asked = {label: model for label, model in models.items() if "files" in model and "prompt" in model["knobs"]}
-    _check_names(study, models, trained, methods)
-    runs = len(trained) * len(methods) + len(models) - len(trained)
+    _check_names(study, all_models, all_trained, methods)
+    runs = len(all_trained) * len(methods) + len(all_models) - len(all_trained)
     check_estimators(study, estimators, runs * len(study.shifts) * len(study.seed_list) * len(study.split_seed_list))
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
@@ -129,6 +129,9 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
         used = {name: datasets[name] for name in _sources(split, point)}
+        models = {label: model for label, model in all_models.items() if point.data in of_data.get(label, [point.data])}
+        trained = {label: model for label, model in models.items() if label in all_trained}
+        asked = {label: model for label, model in models.items() if label not in trained and "prompt" in model["knobs"]}
         _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, {**trained, **asked})
         _check_lengths(used[point.data], methods.values())
@@ -233,8 +236,12 @@ def _check_names(study: Study, models: Mapping[str, Any], trained: Mapping[str, 
     parse_sampler(study.sampler)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
+    check_prompts(study, given, trained, methods)
     if study.claims:
-        as_given = {label: MethodEntry(label, facts("models", models[label]["name"]), (), {}, {}) for label in given}
+        of_data = {label: {"data": names} for label, names in data_of(study.models).items()}
+        as_given = {
+            label: MethodEntry(label, facts("models", models[label]["name"]), (), {}, of_data.get(label, {})) for label in given
+        }
         check_claims(study, list(points_of(study)), models, {**as_given, **methods})
 
 

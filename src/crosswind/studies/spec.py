@@ -190,6 +190,26 @@ class Claim(_Strict):
     margin: float | None = _is(None, "the claim is that the sides are equal: they differ by less than this", gt=0, le=1)
 
 
+class TunedSpec(_Strict):
+    """The runs in which a model that is also asked with prompts was fine-tuned."""
+
+    method: str = _is(..., "a method of this study, by its label")
+    model: str = _is(..., "the model that it trains, by its label")
+
+
+class PromptsSpec(_Strict):
+    """Which entries of `models` are one model with other prompts. The report compares them."""
+
+    models: dict[Name, dict[Name, str | list[str]]] = _is(
+        ..., "model -> prompt -> its entry of 'models', or several of different data sets", min_length=1
+    )
+    fixed: str | None = _is(
+        None, "the prompt beside which the best ones stand; left out: the first of the first model with several"
+    )
+    tuned: dict[Name, TunedSpec] = _is({}, "model -> {method, model}: the runs in which it was fine-tuned")
+    averages: dict[Name, list[str]] = _is({}, "name -> data sets that are averaged; left out: all of them")
+
+
 class Study(_Strict):
     """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and seeds."""
 
@@ -215,7 +235,7 @@ class Study(_Strict):
         0.0, "share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point"
     )
     dataset_size: int | list[int] | None = _is(None, "training rows in all, by the shift's weights; each of a list is a point")
-    models: Named = _is(["resnet-w16"], "models, with settings if any")
+    models: Named = _is(["resnet-w16"], "models, with settings if any; data too: the data sets that it is run on")
     methods: Named = _is(
         ["erm"], "methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too"
     )
@@ -233,6 +253,7 @@ class Study(_Strict):
         min_length=1,
     )
     reference: str = _is("erm", "the method that others are compared with")
+    prompts: PromptsSpec | None = _is(None, "which models are one model with other prompts, so that the report compares prompts")
     claims: list[Claim] = _is([], "what the study claims; its report judges all together")
     seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Seed] = _is(
         3, "a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"

@@ -1,0 +1,153 @@
+"""The studies of prompts of Jeon et al. 2025: what they ask, and that they run through on tiny models and a server on loopback."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.models.chat_server import MODEL, SECRET, ChatServer
+from tests.studies.test_concurrent_shifts import GRIDS, TABLE_6, TEST
+
+import crosswind as cw
+from crosswind.reports.gather import StudyRecord
+from crosswind.reports.prompts import ORACLE, prompt_table, tuned_table
+from crosswind.studies.axes import data_of
+from crosswind.studies.plan import make_plan
+from crosswind.studies.prompts import entries_of
+from crosswind.studies.reading import find_study
+from crosswind.studies.spec import load_study
+
+ROOT = Path(__file__).parents[2]
+GENERAL = {("CLIP-base", "General"), ("CLIP-large", "General")}
+ASKED = ("InstructBLIP", "LLaVA-1.5", "Phi-3.5-vision", "GPT-4o mini", "GPT-4o")
+TABLE_5 = GENERAL | {(model, prompt) for model in ASKED for prompt in ("General 1", "General 2", "Tailored")}
+# The prompts that table 12 tailors to a data set.
+TAILORED = {
+    "dsprites": "object",
+    "shapes3d": "object",
+    "smallnorb": "object",
+    "celeba": "person",
+    "deepfashion": "dress",
+    "iwildcam": "species",
+    "fmow": "land-use",
+    "camelyon17": "tumor",
+}
+
+
+@pytest.mark.parametrize("name,data", [("prompts", list(TAILORED)[:5]), ("finetuned", list(TAILORED)[5:])])
+def test_every_row_and_column_of_table_5_is_asked_once_with_the_prompt_of_table_12(name: str, data: list[str]) -> None:
+    study = load_study(f"jeon2025/{name}")
+    assert study.prompts is not None and isinstance(study.models, dict) and list(study.data) == data
+    of_data, asked = data_of(study.models), {}
+    for (model, prompt), labels in entries_of(study.prompts.model_dump()).items():
+        for label in labels:
+            for one in of_data.get(label, data):
+                assert (model, prompt, one) not in asked
+                asked[model, prompt, one] = study.models[label]
+    assert set(asked) == {(*row, one) for row in TABLE_5 for one in data}
+    for (model, prompt, one), settings in asked.items():
+        assert settings
+        if model.startswith("CLIP"):
+            assert settings["prompts"] == ["a photo of a {label}"]
+        else:
+            number = prompt[-1]
+            general = f"tumor-{number}" if one == "camelyon17" else f"general-{number}"
+            assert settings["prompt"] == f"jeon2025-{TAILORED[one] if prompt == 'Tailored' else general}"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tiny random models in the folders that the studies name, with the caches of this test beside them."""
+    spec = importlib.util.spec_from_file_location("tiny_models", ROOT / "examples" / "tiny_foundation_models.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    place = tmp_path_factory.mktemp("models")
+    module.write_all(place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("CROSSWIND_FEATURES", str(place / "features"))
+        patch.setenv("CROSSWIND_ANSWERS", str(place / "answers"))
+        patch.chdir(place)
+        yield place
+
+
+@pytest.mark.slow
+def test_the_paper_is_planned_to_the_row(folders: Path) -> None:
+    """Stand-ins without pictures for what has to be prepared. A data set is predicted once by an entry, whatever its shifts."""
+    stand_ins = [
+        setting for name, grid in GRIDS.items() for setting in (f"data.{name}.source=factors", f"data.{name}.options={grid}")
+    ]
+    plan = make_plan(load_study("jeon2025/prompts", None, stand_ins))
+    shifts = list(plan.study.shifts)
+    for draw in plan.draws:
+        assert draw.train_rows == TABLE_6[draw.source][shifts.index(draw.shift)] and draw.test_rows == TEST[draw.source]
+    assert len(plan.draws) == 5 * 8
+    tests = Counter(
+        (job.labels["method"], job.labels["data"])
+        for job in {job.key: job for job in plan.jobs}.values()  # each of those that shifts and seeds share, once
+        if job.kind == "predict" and job.spec["set"] == "test" and "model" in job.spec
+    )
+    assert len(tests) == 17 * 5 and set(tests.values()) == {1}
+
+
+def _with_servers(name: str, labels: dict[str, dict[str, Any]], models: dict[str, Any]) -> dict[str, Any]:
+    """A study at scale tiny, with models behind endpoints: entries and rows of `prompts.models` that the scale leaves out."""
+    values = yaml.safe_load(find_study(f"jeon2025/{name}")[1].read_text(encoding="utf-8"))
+    tiny = values["scales"]["tiny"]
+    tiny["models"] |= labels
+    tiny["prompts"]["models"] |= models
+    return {key: value for key, value in values.items() if key != "scales"} | {"scales": {"tiny": tiny}}
+
+
+def _ran(values: dict[str, Any], out: Path) -> StudyRecord:
+    path = out.parent / f"{out.name}.yaml"
+    path.write_text(json.dumps(values), encoding="utf-8")  # which is YAML too
+    record = cw.run_study(path, out, scale="tiny").report
+    assert {status for status, _ in record.found.runs.values()} == {"finished"}
+    return record
+
+
+@pytest.mark.slow
+def test_prompts_run_through_and_a_server_is_asked_each_question_once(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two shifts and two seeds: every test row is asked about once with each prompt. The server says square, or sphere."""
+    server = ChatServer(lambda content: "square" if "square" in json.dumps(content) else "The object is a sphere.")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    short: dict[str, Any] = {"name": MODEL, "image_tokens": 20}
+    labels = {"gpt-4o-1": short, "gpt-4o-2": short, "gpt-4o-object": {**short, "data": ["dsprites", "shapes3d"]}}
+    rows = {"GPT-4o": {"Tailored": "gpt-4o-object"}}
+    record = _ran(_with_servers("prompts", labels, rows), tmp_path / "out")
+    (item,) = record.prompts
+    table = prompt_table(item)
+    assert table.columns == ("model", "prompt", "dsprites", "shapes3d")
+    told = {(row[0], row[1]) for row in table.rows}
+    assert told == {row for row in TABLE_5 if row[0] not in ("Phi-3.5-vision", "GPT-4o mini")}
+    # A third of the shapes of dSprites are squares, half of the kept ones of Shapes3D are spheres.
+    assert {item.said["GPT-4o", prompt, "dsprites"].mean for prompt in ("General 1", "General 2", "Tailored")} == {27 / 81}
+    assert item.said["GPT-4o", "Tailored", "shapes3d"].mean == 0.5
+    assert item.choices[ORACLE]["GPT-4o", "dsprites"].prompt == "General 1"
+    assert record.claims and any(section["columns"][0] == "model" for section in record.to_json()["tables"])
+    asked = Counter(json.dumps(body, sort_keys=True) for body in server.asked)
+    assert len(asked) > 3 * (81 + 32) and set(asked.values()) == {1}
+
+
+@pytest.mark.slow
+def test_finetuned_runs_through_and_the_report_shows_table_14(folders: Path, tmp_path: Path) -> None:
+    record = _ran(_with_servers("finetuned", {}, {}), tmp_path / "out")
+    (item,) = record.prompts
+    table = tuned_table(item)
+    assert table is not None and {(row[0], row[1]) for row in table.rows} == {
+        ("LLaVA-1.5", data) for data in ("iwildcam", "fmow", "camelyon17")
+    }
+    assert all(row[-1] == 2 for row in table.rows)
+    assert item.averages == {"real-world": ["iwildcam", "fmow", "camelyon17"]}
+    assert len(prompt_table(item).rows) == len({row for row in TABLE_5 if row[0][0] in "CIL"})
