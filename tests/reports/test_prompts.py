@@ -9,7 +9,8 @@ import pytest
 from tests.reports.test_score_tables import _both, _run
 
 from crosswind.core.errors import InputError
-from crosswind.reports.prompts import ORACLE, answer_table, asked_of, choice_table, prompt_map, prompt_table, tuned_table
+from crosswind.reports.prompt_figures import prompt_map
+from crosswind.reports.prompts import ORACLE, answer_table, asked_of, choice_table, prompt_table, tuned_table
 from crosswind.reports.results import arrange
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from

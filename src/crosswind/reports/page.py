@@ -22,7 +22,8 @@ from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.families import agreement_table, change_table, families, family_map, rank_by_seed_table
 from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
-from crosswind.reports.prompts import prompt_map, prompt_tables
+from crosswind.reports.prompt_figures import prompt_map
+from crosswind.reports.prompts import prompt_tables
 from crosswind.reports.results import Place
 from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table

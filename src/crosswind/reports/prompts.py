@@ -14,7 +14,6 @@ from typing import Any
 from crosswind.evaluation.compare import Summary, over_runs
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.prompts import Choices, Scores, best_prompt, fixed_prompt, of_rows, over_data, spread
-from crosswind.reports.charts import Figure, chart
 from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
 from crosswind.reports.tables import Cell, Table, slug
 from crosswind.studies.prompts import entries_of, fixed_of
@@ -139,7 +138,7 @@ def prompt_table(item: Asked) -> Table:
         cells: list[Cell] = []
         for data in item.data:
             found = item.said.get((model, prompt, data))
-            mark = " ‹" if _is_best(item, model, prompt, data) else "  "  # means stand under means
+            mark = " ‹" if is_best(item, model, prompt, data) else "  "  # means stand under means
             cells.append(None if found is None else f"{found.mean:.3f}{mark}")
         rows.append([model, prompt, *cells])
     notes = ["‹ the best prompt of this model on these test rows."]
@@ -195,43 +194,12 @@ def tuned_table(item: Asked) -> Table | None:
     return _table("fine-tuned", f"{HEADLINE.title} with and without fine-tuning", item, columns, rows, notes, 2) if rows else None
 
 
-def prompt_map(item: Asked) -> Figure:
-    """Model and prompt by data set, accuracy by colour; the best prompt is framed."""
-    from crosswind.reports.figures import method_map  # which reads what holds our tables
-
-    data: list[dict[str, Any]] = []
-    for (model, prompt, name), found in item.said.items():
-        low, high = found.bounds()
-        told = {
-            "d": round(found.mean, 6),
-            "t": f"{100 * found.mean:.1f}",
-            "x": _is_best(item, model, prompt, name),
-            "u": f"{found.unparsed:.1%}",
-        }
-        data.append({"m": f"{model}, {prompt}", "s": name, **told, "i": f"{low:.3f} to {high:.3f}"})
-    rows = list(dict.fromkeys(row["m"] for row in data))
-    told_tips = [("d", HEADLINE.words, ".3f"), ("i", "95% interval"), ("u", "unread answers")]
-    spec = method_map(item.data, rows, told_tips, diverging=False, words=("prompt", "data"))
-    longest = max(map(len, rows))
-    spec["padding"] = {"left": 5 + 7 * max(0, longest - 20), "right": 5, "top": 5, "bottom": 5}
-    return Figure(
-        slug("prompts", *item.place),
-        f"{HEADLINE.title} in % by model, prompt and data set, on {item.place.set}",
-        "Framed: the best prompt of a model on a data set, chosen by these very rows.",
-        f"Heat map of {len(rows)} models and prompts on {len(item.data)} data sets: {HEADLINE.words} between "
-        f"{min(row['d'] for row in data):.3f} and {max(row['d'] for row in data):.3f}.",
-        chart(spec, {"rows": data}, most=1.0),
-        "step",
-        names=7 * longest,
-    )
-
-
 def prompt_tables(item: Asked) -> list[Table]:
     """All tables of the prompts."""
     return [table for table in (prompt_table(item), choice_table(item), tuned_table(item), answer_table(item)) if table is not None]
 
 
-def _is_best(item: Asked, model: str, prompt: str, data: str) -> bool:
+def is_best(item: Asked, model: str, prompt: str, data: str) -> bool:
     """Whether no other prompt is better, and some are worse."""
     values = {key[1]: found.mean for key, found in item.said.items() if (key[0], key[2]) == (model, data)}
     return prompt in values and min(values.values()) < values[prompt] == max(values.values())

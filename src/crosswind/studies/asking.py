@@ -255,8 +255,7 @@ def _check_numbers(field: str, logits: NDArray[Any]) -> None:
 def plain_rows(source: str, label: NDArray[np.int64]) -> RowSet:
     """The first rows of a data set, one a label, all in one group and each as heavy."""
     n = len(label)
-    none = np.zeros(n, dtype=np.int64)
-    weight = np.full(n, 1 / max(n, 1))
+    none, weight = np.zeros(n, dtype=np.int64), np.full(n, 1 / max(n, 1))
     return RowSet(source, np.arange(n), label, label, none, None, weight, none.astype(np.int8), ("all",), ())
 
 
