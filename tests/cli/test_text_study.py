@@ -69,6 +69,19 @@ def test_init_plan_run_report_audit_and_estimate(tmp_path: Path, capsys: Any, mo
     assert _status(["estimate", "--model", f"out#{key}", "--data", "new.csv", "--pool-rows", "40", "--neighbour-rows", "40"]) == 0
     told = capsys.readouterr().out
     assert "of these 120 answers are right (90% interval" in told and "ni-eda" in told and "cbpe" in told
+    # A column of another name is asked for, not a folder of pictures, and parts are read in the order given.
+    table.select(polars.col("text").alias("review"), polars.col("text").alias("more")).head(120).write_csv("renamed.csv")
+    asked = ["estimate", "--model", f"out#{key}", "--pool-rows", "0", "--neighbour-rows", "0", "--json", "--data"]
+    assert _status([*asked, "renamed.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "renamed.csv has no column text; name its column of texts, or those of their parts, by text" in said
+    assert _status([*asked, "renamed.csv", "--text", "revue"]) == 2
+    assert "--text: unknown column of renamed.csv 'revue', did you mean 'review'?" in capsys.readouterr().err
+    found = []
+    for named in (["new.csv"], ["renamed.csv", "--text", "review"], ["renamed.csv", "--text", "review,more"]):
+        assert _status([*asked, *named]) == 0
+        found.append([item["accuracy"] for item in json.loads(capsys.readouterr().out)["estimates"]])
+    assert found[0] == found[1] != found[2]
 
 
 def _fit_of(store: Path) -> str:

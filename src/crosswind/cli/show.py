@@ -140,7 +140,7 @@ def _source_card(known: Facts) -> list[str]:
     fetched = bool(card.files) and all(item.url and (item.sha256 or item.md5) for item in card.files)
     facts = {
         "Rows": ", ".join(f"{part} {count:,}" for part, count in card.totals.items()),
-        "Pictures": card.shape,
+        "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures": card.shape,
         "Files": ", ".join(f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}" for item in card.files),
         "How to get it": card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else ""),
         "Ready here": "\n    ".join([state.text, *(copy["folder"] for copy in state.copies)]) if is_prepared(known) else "",
