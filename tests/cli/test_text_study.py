@@ -127,6 +127,30 @@ def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.yaml"])
 
 
+def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(240)
+    polars.DataFrame(
+        {
+            "split": [("train", "test")[row // 2 % 2] for row in rows],
+            "genre": [("letters", "news", "talk")[row // 4 % 3] for row in rows],
+            "premise": [f"it was said {row} times that day" for row in rows],
+            "hypothesis": [f"nobody said number {row}" for row in rows],
+            "label": [("no", "yes")[row % 2] for row in rows],
+            "pair": [f"p{row // 2}" for row in rows],
+        }
+    ).write_parquet("pairs.parquet")
+    assert _status(["init", "pairs.parquet"]) == 0
+    assert "'hypothesis' holds texts too: --text premise,hypothesis reads both as one text of two parts." in capsys.readouterr().err
+    assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypothesis"]) == 0
+    assert "texts in columns 'premise', 'hypothesis'" in (said := capsys.readouterr().err) and "holds texts too" not in said
+    data = yaml.safe_load(Path("pairs.yaml").read_text())["data"]["own"]
+    assert data["attributes"] == ["genre"] and data["options"]["text"] == ["premise", "hypothesis"]
+    assert data["options"]["unit"] == "pair"
+    assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypotheses"]) == 2
+    assert "--text: unknown column of pairs.parquet 'hypotheses', did you mean 'hypothesis'?" in capsys.readouterr().err
+
+
 def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     polars.DataFrame({"label": ["a", "b"] * 9, "kind": ["c", "d"] * 9}).write_csv("plain.csv")

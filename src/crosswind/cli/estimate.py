@@ -84,7 +84,7 @@ def estimate_command(
             predictions=predictions,
             label=label,
             images=images,
-            text=listed(text),
+            text=listed(text) or None,
             classes=listed(classes),
             settings=given,
             estimators=None if names is None else own,
