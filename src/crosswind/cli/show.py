@@ -78,8 +78,10 @@ def _draw_sheet(
 
 def _thing(room: str, name: str) -> Card:
     from crosswind.core.registry import facts
+    from crosswind.data.attributes import transform_facts
 
-    known = facts(room, name, "NAME")
+    # A study names both kinds of transform alike.
+    known = transform_facts(name, "NAME") if room == "transforms" else facts(room, name, "NAME")
     card = [] if known.card is None else [*_source_card(known), ""]
     lines = [f"{known.name}  ({known.kind})", "", known.doc, "", *card, *_knob_lines(known.knobs)]
     return {**known.describe(), "doc": known.doc, "module": known.module}, "\n".join(lines)
