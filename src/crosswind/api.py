@@ -325,6 +325,7 @@ def estimate(
     predictions: str | Path | None = None,
     label: str | None = None,
     images: str | Path | None = None,
+    text: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     estimators: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
@@ -339,7 +340,8 @@ def estimate(
     or `FILE.json` with `model`, `settings`, `classes`, `size`, `channels`), an ONNX file, or a function (`module:function`,
     `FILE.py:function`), the last two with `settings` of the model `onnx` or `callable`. `beside`: further models of the same
     classes, for estimators that compare models. `data`: a folder of pictures, a table with a column of paths (under `images`, by
-    default the table's folder) or of texts, a registered source, or a data set. Its labels are never read, if it has any.
+    default the table's folder) or of texts (`text`: that column, or the columns of a text's parts), a registered source, or a data
+    set. Its labels are never read, if it has any.
     `source`: labelled rows of the distribution that the model was trained on, in the same forms, with `label` its column; a folder
     has a sub-folder a class; for a run its validation set. `classes`: in the order of the model's outputs, by default those of the
     model, else of the source.
@@ -369,6 +371,7 @@ def estimate(
         beside=beside,
         label=label,
         images=None if images is None else str(images),
+        text=[text] if isinstance(text, str) else text,
         classes=classes,
         settings=settings,
         estimators=estimators,

@@ -69,6 +69,19 @@ def test_init_plan_run_report_audit_and_estimate(tmp_path: Path, capsys: Any, mo
     assert _status(["estimate", "--model", f"out#{key}", "--data", "new.csv", "--pool-rows", "40", "--neighbour-rows", "40"]) == 0
     told = capsys.readouterr().out
     assert "of these 120 answers are right (90% interval" in told and "ni-eda" in told and "cbpe" in told
+    # A column of another name is asked for, not a folder of pictures, and parts are read in the order given.
+    table.select(polars.col("text").alias("review"), polars.col("text").alias("more")).head(120).write_csv("renamed.csv")
+    asked = ["estimate", "--model", f"out#{key}", "--pool-rows", "0", "--neighbour-rows", "0", "--json", "--data"]
+    assert _status([*asked, "renamed.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "renamed.csv has no column text; name its column of texts, or those of their parts, by text" in said
+    assert _status([*asked, "renamed.csv", "--text", "revue"]) == 2
+    assert "--text: unknown column of renamed.csv 'revue', did you mean 'review'?" in capsys.readouterr().err
+    found = []
+    for named in (["new.csv"], ["renamed.csv", "--text", "review"], ["renamed.csv", "--text", "review,more"]):
+        assert _status([*asked, *named]) == 0
+        found.append([item["accuracy"] for item in json.loads(capsys.readouterr().out)["estimates"]])
+    assert found[0] == found[1] != found[2]
 
 
 def _fit_of(store: Path) -> str:
@@ -112,6 +125,30 @@ def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
         said = capsys.readouterr().err.strip()
         assert words in said and said.count("\n") == 0, said
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.yaml"])
+
+
+def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(240)
+    polars.DataFrame(
+        {
+            "split": [("train", "test")[row // 2 % 2] for row in rows],
+            "genre": [("letters", "news", "talk")[row // 4 % 3] for row in rows],
+            "premise": [f"it was said {row} times that day" for row in rows],
+            "hypothesis": [f"nobody said number {row}" for row in rows],
+            "label": [("no", "yes")[row % 2] for row in rows],
+            "pair": [f"p{row // 2}" for row in rows],
+        }
+    ).write_parquet("pairs.parquet")
+    assert _status(["init", "pairs.parquet"]) == 0
+    assert "'hypothesis' holds texts too: --text premise,hypothesis reads both as one text of two parts." in capsys.readouterr().err
+    assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypothesis"]) == 0
+    assert "texts in columns 'premise', 'hypothesis'" in (said := capsys.readouterr().err) and "holds texts too" not in said
+    data = yaml.safe_load(Path("pairs.yaml").read_text())["data"]["own"]
+    assert data["attributes"] == ["genre"] and data["options"]["text"] == ["premise", "hypothesis"]
+    assert data["options"]["unit"] == "pair"
+    assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypotheses"]) == 2
+    assert "--text: unknown column of pairs.parquet 'hypotheses', did you mean 'hypothesis'?" in capsys.readouterr().err
 
 
 def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:

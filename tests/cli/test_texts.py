@@ -147,3 +147,15 @@ def test_folders_beside_the_study_are_found_and_trained(folder: Path, tmp_path: 
     write_encoder(tmp_path / "study" / "encoder")
     assert status(tmp_path / "study", {**ENCODER, "path": "encoder"}, "run") == 0
     assert list((tmp_path / "study" / "out").iterdir())
+
+
+def test_a_transform_of_texts_is_shown_as_a_transform_too(capsys: Any) -> None:
+    assert _status(["show", "transform", "eda"]) == 0
+    assert capsys.readouterr().out.startswith("eda  (text-transform)")
+
+
+def test_the_card_of_a_source_of_texts_calls_them_inputs(capsys: Any) -> None:
+    for name, what in (("civilcomments", "a text"), ("mnli", "a text of two parts"), ("texts", "texts")):
+        assert _status(["show", "source", name]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert f"Inputs: {what}" in said and not any(line.startswith("Pictures") for line in said)

@@ -77,7 +77,7 @@ def test_what_is_no_rule_is_one_sentence(rule, words):
 
 
 def test_names_are_new_and_inputs_are_texts():
-    with pytest.raises(InputError, match="already has an attribute"):
+    with pytest.raises(InputError, match=r"^rules\.label: data set 'reviews' already has an attribute"):
         with_rule(texts(), "label", {"words": [3]})
     with pytest.raises(InputError, match="rules.new: reads texts, and the inputs of 'reviews' are features of 3 numbers"):
         with_rule(texts("features"), "new", {"words": [3]})

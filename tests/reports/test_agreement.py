@@ -248,7 +248,7 @@ PARTS = {"data": "data", "step": "step", "evaluation": "evaluation", "waiting": 
 
 def times(raw: Raw) -> Rows:
     columns = ["data", "model", "method", "runs", "mean s", "least s", "most s", "sum h"]
-    rows = [[*columns, *(f"{word} %" for word in PARTS.values()), "images/s", "peak MiB"]]
+    rows = [[*columns, *(f"{word} %" for word in PARTS.values()), "rows/s", "peak MiB"]]
     done = [run for run in raw.runs if run["status"] in ("finished", "diverged")]
     for data, model, method in dict.fromkeys((run["data"], run["model"], run["method"]) for run in done):
         some = [run for run in done if (run["data"], run["model"], run["method"]) == (data, model, method)]

@@ -246,7 +246,7 @@ def test_texts_are_quoted(tmp_path: Path) -> None:
     shown = [example.text for strip in record.behind.strips for _, *sets in strip.classes for some in sets for example in some]
     assert len(shown) > 20 and set(shown) <= given
     page = study_page([record], "out")
-    assert "<q" in page and "fine &lt;b&gt;" in page and "fine <b>" not in page
+    assert '<q dir="auto"' in page and "fine &lt;b&gt;" in page and "fine <b>" not in page
 
 
 def test_a_derived_attribute_is_seen_in_the_pictures(tmp_path: Path) -> None:

@@ -195,7 +195,13 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
         ({**texts, "methods": ["erm", "randaugment"]}, NeedsError, "needs images of 1 or 3 channels, and is given texts"),
         ({**table, "methods": ["erm", "augmix"]}, NeedsError,
             "needs images of 1 or 3 channels, and is given features of 6 numbers"),
-        ({**texts, "methods": ["erm", "sagnet"]}, NeedsError, "needs a model with batch norm, and 'bag-of-words' has none"),
+        ({**texts, "methods": ["erm", "sagnet"]}, NeedsError,
+            "needs a model with batch norm, and .* leave the method out: no model that takes texts has that$"),
+        ({**texts, "methods": ["erm", "pnd"]}, NeedsError, "reads the feature maps .* no model that takes texts has that$"),
+        ({**texts, "methods": ["erm", "cos"]}, NeedsError,
+            "shows an image in two environments .* is given texts; set pairs to class$"),
+        ({**images, "models": ["mlp"], "methods": ["erm", "sagnet"]}, NeedsError,
+            "or take another one .valid: .*small-cnn"),
         ({**texts, "models": ["mlp"]}, InputError, "models.mlp: mlp takes images or features, and these are texts .*bag-of-words"),
         ({**table, "models": ["resnet18"]}, InputError, "resnet18 takes images, and these are features of 6 numbers"),
         ({**images, "models": ["bag-of-words"]}, InputError,
@@ -246,3 +252,10 @@ def test_texts_are_estimated_without_a_pool(reviews: Path, tmp_path: Path) -> No
     found = cw.run_study(study, tmp_path / "out", workers=0)
     told = next(row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id")
     assert 0 <= told["estimate_low:atc-mc"] <= told["estimate:atc-mc"] <= told["estimate_high:atc-mc"] <= 1
+
+
+def test_a_language_model_that_is_not_there_is_named_by_the_value_that_wants_it(reviews: Path) -> None:
+    study = derived(on_texts(reviews), "reviews", "ssmba")
+    study["data"]["reviews"]["derive"]["values"] = {"no": None, "yes": {"model": "nowhere"}}
+    with pytest.raises(InputError, match=r"^data\.reviews\.derive\.values\.yes\.model: there is no folder 'nowhere'"):
+        make_plan(study_from(study))

@@ -36,6 +36,10 @@ def estimate_command(
     ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="The column of labels of LABELLED.")] = None,
     images: Annotated[str | None, typer.Option("--images", metavar="DIR", help="The folder of the pictures of a table.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="A,B,...", help="The column of texts of a table, or those of their parts; default: text."),
+    ] = None,
     classes: Annotated[
         str | None, typer.Option("--classes", metavar="A,B,...", help="In the order of the model's outputs; default: of LABELLED.")
     ] = None,
@@ -80,6 +84,7 @@ def estimate_command(
             predictions=predictions,
             label=label,
             images=images,
+            text=listed(text) or None,
             classes=listed(classes),
             settings=given,
             estimators=None if names is None else own,

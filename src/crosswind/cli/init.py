@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import written
+from crosswind.cli.options import listed, written
 from crosswind.core.errors import InputError
 
 
@@ -16,7 +16,9 @@ def init_command(
         str, typer.Argument(metavar="TABLE", help="A CSV or Parquet file with a column of paths of images, or of texts.")
     ],
     images: Annotated[str | None, typer.Option("--images", metavar="DIR", help="Folder of the images; else looked for.")] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="The column of texts; else looked for.")] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="A,B,...", help="The column of texts, or of their parts; else looked for.")
+    ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="What is to be told; else proposed.")] = None,
     size: Annotated[int, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures in pixels.")] = 32,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes; default: TABLE's name .yaml.")] = None,
@@ -35,7 +37,7 @@ def init_command(
     path = out or Path(table).with_suffix(".yaml")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")
-    found = propose(table, images, label, size, text)
+    found = propose(table, images, label, size, listed(text))
     planned = make_plan(study_from(parse(found.text, str(path)), name=path.stem))
     with written("--out", path):
         write_atomically(path, found.text.encode())

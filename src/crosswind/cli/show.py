@@ -78,8 +78,10 @@ def _draw_sheet(
 
 def _thing(room: str, name: str) -> Card:
     from crosswind.core.registry import facts
+    from crosswind.data.attributes import transform_facts
 
-    known = facts(room, name, "NAME")
+    # A study names both kinds of transform alike.
+    known = transform_facts(name, "NAME") if room == "transforms" else facts(room, name, "NAME")
     card = [] if known.card is None else [*_source_card(known), ""]
     lines = [f"{known.name}  ({known.kind})", "", known.doc, "", *card, *_knob_lines(known.knobs)]
     return {**known.describe(), "doc": known.doc, "module": known.module}, "\n".join(lines)
@@ -140,7 +142,7 @@ def _source_card(known: Facts) -> list[str]:
     fetched = bool(card.files) and all(item.url and (item.sha256 or item.md5) for item in card.files)
     facts = {
         "Rows": ", ".join(f"{part} {count:,}" for part, count in card.totals.items()),
-        "Pictures": card.shape,
+        "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures": card.shape,
         "Files": ", ".join(f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}" for item in card.files),
         "How to get it": card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else ""),
         "Ready here": "\n    ".join([state.text, *(copy["folder"] for copy in state.copies)]) if is_prepared(known) else "",

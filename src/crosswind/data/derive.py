@@ -7,6 +7,7 @@ counter-based, a function of row id, visit or value, and seed: a row gets the sa
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,12 +38,23 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
     # The order of the values counts: it gives the virtual rows their numbers.
     told: dict[str, Any] = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
     if dataset.input is not None and dataset.input.kind == "text":
-        made = [load("text-transforms", option[0])(**option[1]) for some in derived.options for option in some if option]
-        for transform in made:
-            transform.check()
+        made = list(_checked(derived))
         if any(transform.whole for transform in made):
             told["by"] = [transform.identity for transform in made]
     return dataclasses.replace(dataset, derived=derived, fingerprint=digest(told))
+
+
+def _checked(derived: DerivedAttribute) -> Iterator[Any]:
+    """The transforms of texts of every value, what they need looked for. Raises `InputError` on the value's setting."""
+    for value, some in zip(derived.values, derived.options, strict=True):
+        for name, knobs in filter(None, some):
+            transform = load("text-transforms", name)(**knobs)
+            try:
+                transform.check()
+            except InputError as error:
+                setting = error.field.removeprefix(f"{transform.title}.")
+                raise InputError(f"{derived.name}.settings.{value}.{setting}", error.problem, error.choices) from None
+            yield transform
 
 
 def split_rows(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -34,6 +34,8 @@ def with_rule(dataset: AttributedDataset, name: str, rule: Mapping[str, Any], fi
         raise InputError(f"{field}.{name}", f"needs exactly one rule, not {shown(dict(rule))}", KINDS)
     ((kind, value),) = given.items()
     path = f"{field}.{name}.{kind}"
+    if name in dataset.table.names:
+        raise InputError(f"{field}.{name}", f"data set {dataset.name!r} already has an attribute of this name")
     if dataset.input is not None and dataset.input.kind != "text":
         raise InputError(f"{field}.{name}", f"reads texts, and the inputs of {dataset.name!r} are {dataset.input}")
     values, code_of = _lengths(value, path) if kind == "words" else (("no", "yes"), _found(kind, value, path))

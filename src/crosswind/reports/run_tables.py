@@ -29,7 +29,7 @@ PARTS = {
 _LARGEST = {
     "step": "training steps, forward, backward and optimiser",
     "data": "making batches: augmentation, and attributes derived with mode: per-visit, are done anew at each step",
-    "waiting": "waiting, for pixels that do not fit in memory, for another worker or for the disk: a larger "
+    "waiting": "waiting, for inputs that do not fit in memory, for another worker or for the disk: a larger "
     "training.checkpoint_seconds writes fewer checkpoints",
     "prepare": "start-up, as the runs are short: each worker loads its libraries once, so fewer workers (--workers) or more runs "
     "to a study pay it less often",
@@ -183,7 +183,7 @@ def largest_part(items: Sequence[Cost]) -> str:
 
 
 def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
-    """A row a data set, model and method: seconds, shares of them in percent, images a second, MiB; None without runs.
+    """A row a data set, model and method: seconds, shares of them in percent, rows a second, MiB; None without runs.
 
     `sentence`: with `largest_part` below it.
     """
@@ -193,7 +193,7 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
             **{f"{name} s": f"{getattr(item, name):.2f}" for name in ("mean", "least", "most")},
             "sum h": f"{item.mean * item.runs / 3600:.3f}",
             **{f"{name} %": f"{100 * item.shares[part]:.1f}" if item.shares else None for part, name in PARTS.items()},
-            "images/s": None if item.images_per_second is None else f"{item.images_per_second:.0f}",
+            "rows/s": None if item.images_per_second is None else f"{item.images_per_second:.0f}",
             "peak MiB": None if item.memory is None else f"{item.memory / 2**20:.0f}",
         }
         for item in items
@@ -203,8 +203,8 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
         "Seconds of the clock of the runs that are done, from the start of a run to its end, in all its tries; they depend on the "
         "machine and on what else it did.",
         "Data: making batches. Step: forward, backward, optimiser. Evaluation: validations and final predictions. Waiting: the "
-        "loop stood still, for pixels, for another worker or for a checkpoint to reach the disk. Start-up: libraries, data set, "
-        "split, model. Images/s: training images by the seconds of data, step and waiting.",
+        "loop stood still, for inputs, for another worker or for a checkpoint to reach the disk. Start-up: libraries, data set, "
+        "split, model. Rows/s: training rows by the seconds of data, step and waiting.",
         "Peak memory: the most that the worker's process held during a run, with what it kept from before; on a GPU what was "
         "allocated there.",
     ]

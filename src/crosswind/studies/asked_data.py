@@ -15,7 +15,7 @@ from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, resized
-from crosswind.data.tabular import KINDS, read_table
+from crosswind.data.tabular import KINDS, has_column, read_table
 from crosswind.estimators.base import Answers
 from crosswind.studies.propose import LABELS
 
@@ -45,19 +45,27 @@ class Rows:
         return np.arange(self.dataset.n_rows)
 
 
-def read_rows(given: Any, field: str, takes: InputSpec | None, size: int | None, label: str | None, images: str | None) -> Rows:
+def read_rows(
+    given: Any,
+    field: str,
+    takes: InputSpec | None,
+    size: int | None,
+    label: str | None,
+    images: str | None,
+    text: Sequence[str] | None = None,
+) -> Rows:
     """The rows that `given` names: a data set, a folder of pictures, a table with a column of paths or of texts, or a source.
 
     `takes`: what the model takes; pictures are brought to that shape. `label`: the column of labels, "" for one of a usual name or
-    the only one, None where labels are not to be read. `images`: the folder of the pictures of a table. Raises `InputError`,
-    `DataError`.
+    the only one, None where labels are not to be read. `images`: the folder of the pictures of a table; `text`: its columns
+    of texts, or of a text's parts in order, by default one of a usual name. Raises `InputError`, `DataError`.
     """
     shape = None if takes is None or takes.kind != "image" else takes.shape
     side = size or (shape[0] if shape is not None else None)
     if isinstance(given, AttributedDataset):
         found: Named = (given.name, given, _numbers)
     else:
-        found = _read(str(given), field, side, images, label)
+        found = _read(str(given), field, side, images, label, text, takes)
     name, dataset, names = found
     dataset = _as_taken(dataset, takes, field)
     if dataset.n_rows == 0:
@@ -87,12 +95,20 @@ def _numbers(row: int) -> str:
     return f"row {row}"
 
 
-def _read(word: str, field: str, size: int | None, images: str | None, label: str | None) -> Named:
+def _read(
+    word: str,
+    field: str,
+    size: int | None,
+    images: str | None,
+    label: str | None,
+    text: Sequence[str] | None,
+    takes: InputSpec | None,
+) -> Named:
     path = Path(word).expanduser()
     if path.is_dir():
         return _folder(path, field, size or SIZE, label is not None)
     if path.suffix.lower() in KINDS:
-        return _table(path, field, size or SIZE, images, label)
+        return _table(path, field, size or SIZE, images, label, text, takes is not None and takes.kind == "text")
     try:
         known = facts("sources", word, field)
     except InputError as error:
@@ -120,7 +136,9 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
     return path.name, from_frame(frame, str(path), name=path.name, size=size), lambda row: files[row]
 
 
-def _table(path: Path, field: str, size: int, images: str | None, label: str | None) -> Named:
+def _table(
+    path: Path, field: str, size: int, images: str | None, label: str | None, text: Sequence[str] | None, reads_texts: bool
+) -> Named:
     """A table's pictures or texts, and its column of labels where one is wanted; no other column is looked at."""
     import polars
 
@@ -130,16 +148,23 @@ def _table(path: Path, field: str, size: int, images: str | None, label: str | N
     frame = read_table(str(path), field)
     folder = path.parent if images is None else Path(images)
     words = [name for name in frame.columns if frame[name].dtype == polars.String]
-    column = next((name for name in words if frame[name][0] and _is_file(folder, str(frame[name][0]))), None)
-    inputs = column or next((name for name in words if name.lower() in ("text", "texts", "sentence")), None)
-    if inputs is None:
+    column = None
+    if not reads_texts and text is None:
+        column = next((name for name in words if frame[name][0] and _is_file(folder, str(frame[name][0]))), None)
+    usual = column or next((name for name in words if name.lower() in ("text", "texts", "sentence")), None)
+    if text is None and usual is None and reads_texts:
+        raise InputError(
+            field, f"{path.name} has no column text; name its column of texts, or those of their parts, by text", words
+        )
+    if text is None and usual is None:
         problem = f"{path.name} has no column whose first entry is a file under {str(folder)!r}, and no column text"
         raise InputError(field, f"{problem}; name the folder of the pictures by images")
-    others = [name for name in frame.columns if name != inputs]
+    inputs = [str(usual)] if text is None else [has_column(frame, name, path.name, "text") for name in text]
+    others = [name for name in frame.columns if name not in inputs]
     wanted = None if label is None else _column(others, field, label)
     # A table of attributes has one at least: a constant stands for all that is not looked at.
-    alone = frame.select(inputs).with_columns(polars.lit("-").alias("rows" if inputs != "rows" else "all"))
-    rows = alone if wanted is None else frame.select(inputs, wanted)
+    alone = frame.select(inputs).with_columns(polars.lit("-").alias("rows" if "rows" not in inputs else "all"))
+    rows = alone if wanted is None else frame.select(*inputs, wanted)
     if column is not None:
         paths = frame[column].to_list()
         made = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)

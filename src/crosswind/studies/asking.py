@@ -57,6 +57,7 @@ def ask(
     beside: Sequence[str] = (),
     label: str | None = None,
     images: str | None = None,
+    text: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     estimators: Asked = None,
@@ -68,15 +69,14 @@ def ask(
     """See `crosswind.estimate`."""
     wanted, given = _wanted(estimators), asked_model(model, settings or {})
     others = [_beside(word) for word in beside]
-    target = read_rows(data, "data", given.input, size, None, images)
-    known = None if source is None else read_rows(source, "source", given.input, size, label or "", images)
+    target = read_rows(data, "data", given.input, size, None, images, text)
+    known = None if source is None else read_rows(source, "source", given.input, size, label or "", images, text)
     names = _class_names(given, classes, known)
     reads = any(item.access is not None and item.access.features for item in wanted)
     kind = target.dataset.check_inputs().kind
     own = _settings(wanted, estimators, kind)
     one = _Questions(given, names, target, known, reads, own)
-    companions = [_companion(item, one, target, known) for item in others]
-    first = one.target
+    companions, first = [_companion(item, one, target, known) for item in others], one.target
     near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
     if estimators is None and pool_of_kind(kind):
         wanted = [item for item in wanted if item.name not in near or neighbourhood(item.name).takes == kind]

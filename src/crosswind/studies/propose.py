@@ -11,7 +11,7 @@ import numpy as np
 
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.data.decoding import IMAGE_ENDINGS
-from crosswind.data.tabular import MISSING, read_table
+from crosswind.data.tabular import MISSING, has_column, read_table
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -19,9 +19,25 @@ if TYPE_CHECKING:
 MOST_VALUES = 20
 """A column of more different values is not proposed as label or attribute."""
 LABELS = ("label", "class", "target", "y", "category", "species", "diagnosis", "answer")
-UNITS = ("patient", "subject", "person", "user", "photographer", "author", "video", "site_id", "unit", "group_id")
+UNITS = (
+    "patient",
+    "subject",
+    "person",
+    "user",
+    "photographer",
+    "author",
+    "video",
+    "site_id",
+    "unit",
+    "group_id",
+    "pair",
+    "pair_id",
+    "batch_id",
+)
 LEAST, MOST_TEST = 4, 25
 """Rows of the smallest cell that a study needs, and the most rows of a cell that test."""
+SPLITS = ("split", "fold", "partition", "subset")
+"""A column of such a name says which rows trained elsewhere: an attribute only where there is no other."""
 
 
 @dataclass(frozen=True)
@@ -32,23 +48,26 @@ class Proposal:
     notes: tuple[str, ...]
 
 
-def propose(table: str, images: str | None = None, label: str | None = None, size: int = 32, text: str | None = None) -> Proposal:
+def propose(
+    table: str, images: str | None = None, label: str | None = None, size: int = 32, text: Sequence[str] | None = None
+) -> Proposal:
     """A commented study for a CSV or Parquet table with a column of paths of images, or of texts.
 
     `images`: their folder; by default the table's own, or one beside it in which the first image lies. `label`: the column that is
-    to be told; by default one of a usual name, else the first that fits. `text`: the column of texts; by default, where there are
-    no paths, the one of most words. Raises `InputError`, `DataError`.
+    to be told; by default one of a usual name, else the first that fits. `text`: the columns of a text's parts, mostly one; by
+    default, where there are no paths, the one of most words. Raises `InputError`, `DataError`.
     """
     rows = read_table(table, "TABLE")
-    if text is not None and text not in rows.columns:
-        raise unknown("--text", f"column of {table}", text, rows.columns)
-    path_column = None if text is not None else _paths(rows)
-    column = path_column or text or _longest(rows)
-    if column is None:
+    for name in text or ():
+        has_column(rows, name, table, "--text")
+    path_column = None if text else _paths(rows)
+    found = path_column or (None if text else _longest(rows))
+    columns = list(text or ([] if found is None else [found]))
+    if not columns:
         endings = ", ".join(IMAGE_ENDINGS[:4])
         raise DataError(f"{table} has no column of paths of images ({endings}, ...) and none of texts: name the images in one")
     folder = None if path_column is None else _folder(Path(table), images, str(rows[path_column][0]))
-    fits = {name: values for name in rows.columns if name != column and (values := _values(rows, name)) is not None}
+    fits = {name: values for name in rows.columns if name not in columns and (values := _values(rows, name)) is not None}
     if label is not None and label not in rows.columns:
         raise unknown("--label", f"column of {table}", label, rows.columns)
     if label is not None and label not in fits:
@@ -59,7 +78,7 @@ def propose(table: str, images: str | None = None, label: str | None = None, siz
     if not attributes:
         raise DataError(f"{table} needs two columns of 2 to {MOST_VALUES} values without missing ones: a label and an attribute")
     smallest = {name: _smallest(rows, chosen, name) for name in attributes}
-    attribute = max(attributes, key=lambda name: smallest[name])
+    attribute = max(attributes, key=lambda name: (smallest[name] >= LEAST and name.lower() not in SPLITS, smallest[name]))
     if smallest[attribute] < LEAST:
         raise DataError(
             f"{table}: with the label {chosen!r} no attribute has {LEAST} rows in each cell ({attribute!r} comes nearest, "
@@ -70,20 +89,23 @@ def propose(table: str, images: str | None = None, label: str | None = None, siz
     counts = rows[attribute].cast(str).str.strip_chars().value_counts(sort=True)
     rare = str(counts[attribute][-1])
     others = [name for name in attributes if name != attribute]
+    several = "columns" if len(columns) > 1 else "column"
+    where = f"texts in {several} {', '.join(map(repr, columns))}" if folder is None else f"images by column {found!r} in {folder}"
     notes = [
-        f"{rows.height:,} rows; "
-        + (f"texts in column {column!r}" if folder is None else f"images by column {column!r} in {folder}"),
+        f"{rows.height:,} rows; {where}",
         f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r} ({len(fits[attribute])} values); "
         f"the smallest cell of both has {smallest[attribute]} rows",
     ]
-    left = [name for name in rows.columns if name not in (column, chosen, *attributes, unit)]
+    left = [name for name in rows.columns if name not in (*columns, chosen, *attributes, unit)]
     notes += [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"] if left else []
     given: dict[str, object] = {"path": table}
     if folder is not None:
-        given |= {"images": folder, "path_column": column, "size": size}
+        given |= {"images": folder, "path_column": found, "size": size}
     else:
-        given |= {"text": column}
-        blank = sum(not str(cell or "").strip() for cell in rows[column])
+        given |= {"text": columns[0] if len(columns) == 1 else columns}
+        more = next((name for name in left if not text and _words(rows, name) >= 3), None)
+        notes += [f"{more!r} holds texts too: --text {columns[0]},{more} reads both as one text of two parts"] if more else []
+        blank = sum(not all(str(cell or "").strip() for cell in row) for row in rows.select(columns).iter_rows())
         if blank:
             given["blank"] = "leave-out"
             notes.append(f"{blank:,} rows without a text are left out")
@@ -112,15 +134,15 @@ def _paths(rows: DataFrame) -> str | None:
 
 def _longest(rows: DataFrame) -> str | None:
     """The column of texts of most words on average, three at least."""
+    best = max(rows.columns, key=lambda name: _words(rows, name), default=None)
+    return best if best is not None and _words(rows, best) >= 3 else None
+
+
+def _words(rows: DataFrame, name: str) -> float:
+    """Words of a cell on average, 0 for what is no column of texts."""
     import polars
 
-    words = {
-        name: float(rows[name].str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
-        for name in rows.columns
-        if rows[name].dtype == polars.String
-    }
-    best = max(words, key=lambda name: words[name], default=None)
-    return best if best is not None and words[best] >= 3 else None
+    return float(rows[name].str.count_matches(r"\S+").mean() or 0) if rows[name].dtype == polars.String else 0.0  # type: ignore[arg-type]
 
 
 def _folder(table: Path, images: str | None, first: str) -> str:

@@ -266,7 +266,8 @@ class Study(_Strict):
         "holm", "what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none"
     )
     overlap: Literal["refused", "allowed"] = _is(
-        "refused", "pictures that train and that an official split or another data set tests on: refused, or kept in the test"
+        "refused",
+        "pictures or texts that train and that an official split or another data set tests on: refused, or kept in the test",
     )
     keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
     time_limit: float | None = _is(None, "seconds that one run may take", gt=0)

@@ -6,7 +6,7 @@ A plan knows the rows by their counts, a run by the rows themselves. Both descri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, NeedsError
-from crosswind.core.knobs import Limit, Needs
+from crosswind.core.knobs import Form, Limit, Needs
 from crosswind.core.registry import facts, listing
 from crosswind.core.types import InputSpec, canonical
 from crosswind.data.dataset import AttributedDataset
@@ -162,22 +162,26 @@ def _problems(pairing: Pairing) -> Iterator[str]:
             )
         norm = form.norm_of(model.knobs)
         if needs.norm and norm and norm != needs.norm:
-            fitting = [item.name for item in listing("models") if item.built is not None and item.built.norm == needs.norm]
+            other = _another(given, lambda built: built.norm == needs.norm)
             yield (
                 f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; name the "
-                f"models that it is run with in its 'models', or take another one (valid: {', '.join(fitting)})"
+                f"models that it is run with in its 'models', or {other}"
             )
         if needs.maps and form.has_maps() is False:
-            fitting = [item.name for item in listing("models") if item.built is not None and item.built.has_maps()]
+            other = _another(given, lambda built: built.has_maps() is True)
             yield (
                 f"reads the feature maps of a convolutional model, and {label!r} has none; name the models that it is run with in "
-                f"its 'models', or take another one (valid: {', '.join(fitting)})"
+                f"its 'models', or {other}"
             )
     if needs.pairs and knobs[needs.pairs] != "class" and not pairing.visited:
-        yield (
-            f"shows an image in two environments at {needs.pairs} = {knobs[needs.pairs]}, so one of 'environments' must be an "
-            f"attribute that is derived at each visit (mode: per-visit); make one, or set {needs.pairs} to class"
-        )
+        told = f"in two environments at {needs.pairs} = {knobs[needs.pairs]}"
+        if given is not None and given.kind != "image":
+            yield f"shows an image {told}, and is given {given}; set {needs.pairs} to class"
+        else:
+            yield (
+                f"shows an image {told}, so one of 'environments' must be an attribute that is derived at each visit "
+                f"(mode: per-visit); make one, or set {needs.pairs} to class"
+            )
     if batch < needs.rows:
         yield f"needs batches of at least {needs.rows} rows, and training.batch is {batch}"
     if even and pairing.undrawn_environments:
@@ -197,6 +201,15 @@ def _problems(pairing: Pairing) -> Iterator[str]:
     if setting and needs.environments and several < 2:
         has = f"{several or 'none'} of the {present} has them"
         yield f"needs two environments with at least two training rows at {setting}, and {has}"
+
+
+def _another(given: InputSpec | None, fits: Callable[[Form], bool]) -> str:
+    """What to do where a model lacks what a method needs: take one that has it and reads what is given, if there is one."""
+    has = [item for item in listing("models") if item.built is not None and fits(item.built)]
+    fitting = [item.name for item in has if given is None or (item.built is not None and given.kind in item.built.takes)]
+    if not fitting:
+        return f"leave the method out: no model that takes {given} has that"
+    return f"take another one (valid: {', '.join(fitting)})"
 
 
 def check_run(

@@ -53,6 +53,8 @@ def test_a_text_of_several_columns_has_parts_and_a_table_of_texts_is_the_same_an
     for found in (data, table):
         assert found.inputs(np.arange(2)).tolist() == [f"He left.{PART_MARK}Gone.", f"a b{PART_MARK}c"]
         assert found.table.names == ("label",) and found.name == "t"
+    alone = cw.load("texts", path=settings["path"], text="premise", columns=["label"])
+    assert alone.inputs(np.arange(2)).tolist() == ["He left.", "a b"]  # a stray mark makes no second part
     assert data.fingerprint == table.fingerprint
     cw.prepare("table", root=str(tmp_path / "root"), **settings)
     copy = cw.load("table", root=str(tmp_path / "root"), **settings)

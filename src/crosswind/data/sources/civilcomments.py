@@ -11,7 +11,7 @@ from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.data.sources.base import Reading
-from crosswind.data.sources.packed_texts import of_texts
+from crosswind.data.sources.packed_texts import joined, of_texts
 from crosswind.data.sources.packed_trees import Packed
 from crosswind.data.sources.wilds_table import Table
 
@@ -44,7 +44,7 @@ class CivilComments(Packed):
         rows = Table(held, inside, ["comment_text", "split", "toxicity", "article_id", *told], self.card.get)
         splits: Mapping[str, tuple[str, ...]] = self.card.attributes
         rows.words("split", splits["split"])
-        texts = rows["comment_text"]
+        texts = [joined([text]) for text in rows["comment_text"]]
         if (blank := next((row for row, text in enumerate(texts, 1) if not text.strip()), None)) is not None:
             raise DataError(f"{rows.where}, row {blank:,} has no comment")
         columns = {name: (("no", "yes"), _halves(rows, name)) for name in ["toxicity", *told]}

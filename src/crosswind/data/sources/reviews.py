@@ -17,7 +17,7 @@ from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.data.sources.base import PreparedSource, Reading, names_chosen, original_file
-from crosswind.data.sources.packed_texts import lines_of, of_texts, record_of
+from crosswind.data.sources.packed_texts import joined, lines_of, of_texts, record_of
 from crosswind.data.sources.packed_trees import Packed
 
 STARS = tuple("12345")
@@ -75,7 +75,7 @@ class AmazonReviews(PreparedSource):
             for _, stars, text, product in _chosen(path, self.rows):
                 columns["stars"].append(stars)
                 columns["category"].append(category)
-                texts.append(text)
+                texts.append(joined([text]))
                 units.append(product)
             parts[category] = len(texts) - before
             if not parts[category]:
@@ -153,7 +153,7 @@ class Drugs(Packed):
                 cells["stars"].append(str(-(-int(stars) // 2)))
                 cells["rating"].append(stars)
                 cells["split"].append(part)
-                texts.append(text)
+                texts.append(joined([text]))
                 parts[part] += 1
         values = {"stars": STARS, "rating": tuple(map(str, range(1, 11))), "split": tuple(names)}
         return Reading(of_texts("drugs.com", {name: (values[name], cells[name]) for name in cells}, texts), parts)

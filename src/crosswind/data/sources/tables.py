@@ -104,7 +104,8 @@ class Texts(Source):
     hypothesis; every other column is an attribute unless `columns` names those that are. `unit` names a column whose equal values
     are kept in one role (an author, a product). Rows of one and the same text are kept in one role too. A row without a text, or
     with white space or invisible characters alone, is refused when the table is loaded, or left out, as `blank` says; the others
-    keep their numbers. A text of more than 500,000 characters and a row without a value are refused.
+    keep their numbers. A text of more than 500,000 characters and a row without a value are refused. U+001F, which keeps parts
+    apart, is read as a space.
     """
 
     path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
@@ -294,7 +295,7 @@ def of_text_columns(
     rows = rows.filter(kept)
     parts = [_plain(rows, column).to_list() for column in given]
     held = np.empty(len(ids), dtype=object)
-    held[:] = parts[0] if len(parts) == 1 else [joined(row) for row in zip(*parts, strict=True)]
+    held[:] = [joined(row) for row in zip(*parts, strict=True)]
     dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
     return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
 
