@@ -184,9 +184,8 @@ def test_the_parts_of_pairs_are_changed_by_themselves(tmp_path: Path) -> None:
     """As copies and as values of a derived attribute; real pairs of premise and hypothesis, where they are at hand."""
     table = polars.read_parquet(real_data("cad_nli.parquet")).head(40)
     pairs = [f"{one}{PART_MARK}{two}" for one, two in table.select("premise", "hypothesis").iter_rows()]
-    frame = polars.DataFrame({"text": pairs, "label": np.arange(40) % 2})
-    frame.write_parquet(tmp_path / "pairs.parquet")
-    data = cw.load("texts", path=str(tmp_path / "pairs.parquet"))
+    table.select("premise", "hypothesis", label=polars.int_range(40) % 2).write_parquet(tmp_path / "pairs.parquet")
+    data = cw.load("texts", path=str(tmp_path / "pairs.parquet"), text=["premise", "hypothesis"])
     assert data.check_inputs() == InputSpec.text()
     chains = [((change.transform, change.knobs),) for change in TEXT_POOL[1::3]]
     changed = copies(data, np.arange(40), chains).inputs(np.arange(40 * len(chains)))
@@ -318,5 +317,5 @@ def test_a_derived_attribute_by_a_network(little: Path, tmp_path: Path, monkeypa
     assert edited[0].fingerprint == edited[1].fingerprint != edited[2].fingerprint
     texts = evaluation_inputs(edited[0], np.arange(16))
     assert texts[::2].tolist() == plain.inputs(np.arange(8)).tolist() and sum(texts[1::2] != texts[::2]) >= 5
-    with pytest.raises(InputError, match="ssmba.model: there is no folder 'nowhere'"):
+    with pytest.raises(InputError, match="by.settings.yes.model: there is no folder 'nowhere'"):
         derive(plain, DerivedAttribute("by", ("no", "yes"), "ssmba", (None, {"model": "nowhere"})))
