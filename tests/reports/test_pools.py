@@ -68,7 +68,8 @@ def record(rows: list[dict[str, Any]], resolved: dict[str, Any] = RESOLVED) -> S
 
 def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
     (pool,) = pools_of(record(results()).places, RESOLVED)
-    assert pool.missed == ["deep, erm, seed 1"] and len(pool.methods) == 11 and pool.fit_at == 0.99
+    assert pool.missed == ["deep, erm, seed 1"] and len(pool.methods) == 11
+    assert list(pool.criteria.values()) == [0.99] * 12 and set(pool.missed) < pool.criteria.keys()
     assert pool.architectures == {"cnn": 8, "nin": 3} and pool.apart and pool.direct == {"atc-mc"}
     points = pool.values["ni-randaugment"]
     assert len(points) == 11 * 4 and {point.training for point in points} == {"mnist"}
@@ -92,6 +93,7 @@ def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
     pairs = {(p.training, p.test) for p in pool.values["ni-randaugment"]}
     names = ("mnist under none", "mnist under dark")
     assert pairs == {(a, b) for a in names for b in (*names, "usps")} and len(pool.methods) == 24
+    assert "on 3 shifted test domains and in domain. A training domain is shifted" in record(rows, resolved).pools[0].intro()[0]
     tables = record(rows, resolved).pools[0].tables
     (measures,) = tables["all"]
     assert "1 - SSE/SST, training" in measures.columns and "micro tau" in measures.columns
@@ -175,3 +177,23 @@ def test_networks_that_all_reached_it_are_said_so_and_without_a_criterion_nothin
     free = {**RESOLVED, "training": {}}
     told = record([{**row, "metrics": {k: v for k, v in row["metrics"].items() if k != "fitted"}} for row in results(free)], free)
     assert len(told.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(told.pools[0].intro())
+
+
+def test_methods_with_a_criterion_of_their_own_or_none_are_told_apart() -> None:
+    own: dict[str, Any] = {**RESOLVED, "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": 0.8}}}}
+    assert (
+        "when 99% (of 6 networks), 80% (of 6 networks) of the training rows"
+        in record(results(own, missed=()), own).pools[0].intro()[1]
+    )
+    free = {**own, "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": None}}}}
+    for missed, words in (
+        ((), "All 6 networks with this criterion reached it."),
+        (("deep, erm, seed 1",), "1 of 6 took all their"),
+    ):
+        rows = results(free, missed=missed)
+        for row in rows:
+            if row["method"] == "flip-crop":
+                del row["metrics"]["fitted"]
+        told = record(rows, free).pools[0].intro()[1]
+        assert words in told and told.endswith("The other 6 networks had no such criterion.")
+        assert told.startswith("Training stopped when 99% of the training rows")

@@ -26,7 +26,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
-    "ng2022": {"cifar", "numbers", "entropy", "imagenet", "across-domains"},
+    "ng2022": {"ablations", "across-domains", "cifar", "entropy", "extreme", "imagenet", "nli", "numbers", "sentiment"},
     "omran2022": {"aligned-subsets", "alignment", "class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
     "wiles2022": {
         "camelyon17",
@@ -39,8 +39,8 @@ ELSEWHERE = {
         "wilds-unseen",
     },
 }
-"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_omran2022.py` and
-`test_wiles2022.py` plan them, and plans refuse overlaps."""
+"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_text_pools.py`,
+`test_omran2022.py` and `test_wiles2022.py` plan them, and plans refuse overlaps."""
 
 FILES = sorted([*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")])
 FILES = [path for path in FILES if path.stem not in ELSEWHERE.get(path.parent.name, ())]

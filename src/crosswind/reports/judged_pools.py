@@ -212,19 +212,25 @@ class Judged:
         """Which networks these are, and which were left out."""
         pool = self.pool
         listed = ", ".join(f"{count} {name}" for name, count in pool.architectures.items())
-        domains = {p.test for points in pool.values.values() for p in points}
-        trained = {p.training for points in pool.values.values() for p in points}
+        pairs = {(p.training, p.test) for points in pool.values.values() for p in points}
+        trained, shifted = {training for training, _ in pairs}, {test for training, test in pairs if test != training}
         out = [
-            f"{len(pool.methods)} networks ({listed}) trained on {', '.join(sorted(trained))}, on {len(domains - trained)} shifted "
-            f"test domains{' and in domain' if domains & trained else ''}."
+            f"{len(pool.methods)} networks ({listed}) trained on {', '.join(sorted(trained))}, on {len(shifted)} shifted "
+            f"test domains{' and in domain' if any(training == test for training, test in pairs) else ''}."
+            f"{' A training domain is shifted for networks trained on another.' if trained & shifted else ''}"
             f"{' Each architecture is judged alone.' if pool.apart else ' All architectures are judged as one.'}"
         ]
-        if pool.fit_at is not None:
-            every = len(pool.methods) + len(pool.missed)
+        if pool.criteria:
+            counts = sorted(Counter(pool.criteria.values()).items(), reverse=True)
+            every, free = len(pool.criteria), len(pool.methods.keys() - pool.criteria.keys())
+            shares = ", ".join(
+                f"{share:.0%} (of {count} networks)" if len(counts) > 1 else f"{share:.0%}" for share, count in counts
+            )
             some = "; ".join(pool.missed[:12]) + (f"; and {len(pool.missed) - 12} more" if len(pool.missed) > 12 else "")
             told = f"{len(pool.missed)} of {every} took all their steps without it, and are in none of these numbers: {some}."
-            told = told if pool.missed else "All networks reached it."
-            out.append(f"Training stopped when {pool.fit_at:.0%} of the training rows were right. {told}")
+            told = told if pool.missed else f"All {'networks' if not free else f'{every} networks with this criterion'} reached it."
+            told += f" The other {free} networks had no such criterion." if free else ""
+            out.append(f"Training stopped when {shares} of the training rows were right. {told}")
         if pool.rises:
             own = {label: rise for label, rise in pool.rises.items() if pool.neighbourhoods[label] == "largest"}
             told = ", ".join(f"{label} {rise:+.2f}" for label, rise in own.items())

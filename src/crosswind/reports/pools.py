@@ -27,17 +27,18 @@ class Pool:
 
     `values`: by estimator, what is judged: the measure, or the estimated accuracy of `direct` ones. `methods`: of each network.
     `neighbourhoods`: by estimator that reads neighbours, its form. `rises`: by how many nats entropy rises near the rows of
-    shifted domains, mean over networks. `missed`: networks that did not reach `fit_at`; they are in no other field.
+    shifted domains, mean over networks. `criteria`: the share of training rows right at which a network's training stopped, of
+    networks that had such a criterion. `missed`: networks that did not reach theirs; they are in no other field but `criteria`.
     """
 
     name: str
-    fit_at: float | None
     values: dict[str, list[Point]] = field(default_factory=dict)
     estimates: dict[str, list[Point]] = field(default_factory=dict)
     methods: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     neighbourhoods: dict[str, str] = field(default_factory=dict)
     rises: dict[str, float] = field(default_factory=dict)
+    criteria: dict[str, float] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
 
     @property
@@ -112,10 +113,13 @@ def pools_of(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
 
 
 def _pool(name: str, seen: Sequence[_Seen], estimators: Mapping[str, Mapping[str, Any]], resolved: Mapping[str, Any]) -> Pool:
-    pool = Pool(name, resolved["training"].get("fit_at"))
+    pool, methods = Pool(name), _named(resolved["methods"], "method")
     rises: dict[str, list[float]] = {}
     pool.missed = list(dict.fromkeys(item.network for item in seen if item.metrics.get("fitted") is False))
     for item in seen:
+        if item.metrics.get("fitted") is not None:
+            settings = {**resolved["training"], **(methods[item.method].get("training") or {})}
+            pool.criteria[item.network] = float(settings["fit_at"])
         if item.network in pool.missed:
             continue
         for label in estimators:
