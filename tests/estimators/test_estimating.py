@@ -238,7 +238,7 @@ def test_every_estimator_without_an_interval_says_why() -> None:
     assert len(direct) == 7 and all(item.resamples or item.no_rows_interval for item in direct)
     assert sum(not item.no_pool_interval for item in direct) >= 3
     whys = [why for item in every for key in ("no_pool_interval", "no_rows_interval") if (why := getattr(item, key, ""))]
-    assert len(whys) == 7 and not any(why.endswith(".") for why in whys)
+    assert len(whys) == 11 and not any(why.endswith(".") for why in whys)
 
 
 def test_a_pool_too_small_gives_all_and_says_so() -> None:

@@ -276,7 +276,8 @@ def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_pa
     from crosswind.core.knobs import knobs_of
     from crosswind.training.settings import TrainingSettings
 
-    plan = make_plan(study_from({**STUDY, "methods": {name: PAIRED.get(name, {}) for name in FACTS}}, name="faults"))
+    methods = {name: {**PAIRED.get(name, {}), "models": ["mlp" if name == "lora" else "small-cnn"]} for name in FACTS}
+    plan = make_plan(study_from({**STUDY, "models": ["small-cnn", "mlp"], "methods": methods}, name="faults"))
     with Store.open(tmp_path, create=True) as store:
         store.add_plan("faults", {}, plan.study.model_dump(), plan.jobs)
         rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none"]
@@ -286,7 +287,10 @@ def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_pa
         knobs = {item.name: item.default for item in FACTS[name].knobs} | PAIRED.get(name, {})
         assert spec["method"] == {"name": name, "version": FACTS[name].version, "knobs": knobs}
         assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
-        assert spec["model"]["name"] == "small-cnn" and spec["split"]["environments"] == ["ink", "size"]
+        assert spec["model"]["name"] == ("mlp" if name == "lora" else "small-cnn") and spec["split"]["environments"] == [
+            "ink",
+            "size",
+        ]
     sizes = {draw.shift: draw.train_rows for draw in plan.draws}
     assert set(sizes) == {"none", "SC", "UDS", "both"} and len(set(sizes.values())) == 1
     own = make_plan(study_from({**STUDY, "sizes": {"all": "all"}, "methods": ["erm"]}, name="faults"))

@@ -72,7 +72,7 @@ def test_parts_agree_with_the_whole(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name != "clip"])  # whose weights are those of its folder
 def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)
     before = torch.default_generator.get_state()

@@ -26,6 +26,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
+    "jeon2025": {"finetuned", "prompts"},
     "ng2022": {"ablations", "across-domains", "cifar", "entropy", "extreme", "imagenet", "nli", "numbers", "sentiment"},
     "omran2022": {"aligned-subsets", "alignment", "class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
     "wiles2022": {

@@ -137,7 +137,10 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
         (form, *_) = (table for table in item.tables["forms"] if "forms" in table.name)
         assert form.rows[0][0] == "ne-randaugment"
     section = estimate_sections.pools(found)
-    assert len(section.groups) == 7 * pools and section.title in (root / "out" / "report.html").read_text(encoding="utf-8")
+    undefined = sum(not item.tables["domains"] for item in found.pools)  # of networks this small, which may all be alike
+    assert len(section.groups) == 7 * pools - undefined and section.title in (root / "out" / "report.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(

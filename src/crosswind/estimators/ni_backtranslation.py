@@ -25,6 +25,7 @@ class NIBackTranslation(Invariance):
     Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood Invariance", TMLR 2023, section 3.2.
     """
 
+    no_pool_interval = "how often its interval holds on texts was not measured"
     version = 1
     extra = "transformers"
     access = Access(

@@ -24,5 +24,6 @@ class NIEDA(Invariance):
     Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood Invariance", TMLR 2023, section 3.2.
     """
 
+    no_pool_interval = "how often its interval holds on texts was not measured"
     version = 1
     access = Access(scores="labels", neighbourhood="ni-eda", pool=True, passes=11)

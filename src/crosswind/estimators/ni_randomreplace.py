@@ -26,5 +26,6 @@ class NIRandomReplace(Invariance):
     """
 
     rate: float = knob(0.15, domain="[0, 1]", source="Ng et al. 2022, appendix A.5", doc="the share of tokens that is replaced")
+    no_pool_interval = "how often its interval holds on texts was not measured"
     version = 1
     access = Access(scores="labels", neighbourhood="ni-randomreplace", handed=("rate",), pool=True, passes=11)

@@ -26,6 +26,7 @@ class NISSMBA(Invariance):
     Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood Invariance", TMLR 2023, section 3.2.
     """
 
+    no_pool_interval = "how often its interval holds on texts was not measured"
     version = 1
     extra = "transformers"
     access = Access(scores="labels", neighbourhood="ni-ssmba", handed=("model", "revision", "rate"), pool=True, passes=11)
