@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,16 @@ def _numbers(told: Difference | None, equal: bool) -> dict[str, Any]:
     return {"difference": told.mean, "interval": [told.low, told.high], "p": p}
 
 
+def _taus(points: list[Point], rows: dict[str, int]) -> dict[str, list[float | None]]:
+    return {name: [on.micro.value, on.micro.low, on.micro.high] for name, on in by_domain(points).items() if name in rows}
+
+
+def _accuracy_on(most: str, points: list[Point]) -> list[Point]:
+    """Measures on few rows beside accuracies on most: what few rows do to the measure alone."""
+    accuracy = {point.network: point.accuracy for point in points if point.test == most}
+    return [replace(point, accuracy=accuracy[point.network]) for point in points]
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -78,9 +89,8 @@ def main() -> None:
         label: {
             "settings": {key: value for key, value in settings[label].items() if key != "estimator"},
             "entropy_rise": pool.rises.get(label),
-            "micro_tau": {
-                name: [on.micro.value, on.micro.low, on.micro.high] for name, on in by_domain(points).items() if name in rows
-            },
+            "micro_tau": _taus(points, rows),
+            "micro_tau_with_accuracy_on_most_rows": _taus(_accuracy_on(max(rows, key=rows.__getitem__), points), rows),
         }
         for label, points in pool.values.items()
     }
