@@ -144,7 +144,9 @@ def write_all(place: Path) -> None:
         for seed, (name, write) in enumerate(FOLDERS.items()):
             torch.manual_seed(seed)
             write(place / name)
+            print(f"wrote {place / name}")
 
 
 if __name__ == "__main__":
     write_all(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    print("crosswind run jeon2025/prompts --scale tiny --out out")
