@@ -21,7 +21,7 @@ from tests.drills import LONG, SLOW
 from tests.studies.plans import alone, of_kind
 
 from crosswind.core import registry
-from crosswind.core.errors import InputError, NeedsError
+from crosswind.core.errors import InputError, NeedsError, StoreError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.core.types import InputSpec
 from crosswind.reports.results import arrange
@@ -286,6 +286,15 @@ def _workers_of(pid: int) -> list[int]:
     return found
 
 
+def _finished(out: Path) -> int:
+    """How many runs of the study are finished by now."""
+    try:
+        with Store.open(out) as store:
+            return store.counts("whole")["finished"]
+    except StoreError:  # not there yet
+        return 0
+
+
 @pytest.mark.parametrize("rounds", [pytest.param(2 * SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc, which this system has not")
 def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
@@ -306,17 +315,22 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
     dice = random.Random(5)
     finished: dict[str, float] = {}
     kills = {"driver": 0, "worker": 0}
-    for _ in range(rounds):
+
+    def wait(driver: subprocess.Popen[bytes], seconds: float, enough: int) -> None:
+        """For so long, or until so many runs are finished: a fast machine must not end the study before the drill."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and driver.poll() is None and _finished(rough) < enough:
+            time.sleep(0.05)
+
+    for left in range(rounds, 0, -1):
+        enough = len(finished) + (2 * 2 * seeds * 3 - len(finished)) // (left + 1)
         driver = _crosswind(study, rough)
-        until = time.monotonic() + dice.uniform(1.0, 4.0)
-        victim = dice.choice(["driver", "worker", "worker"])
-        while time.monotonic() < until and driver.poll() is None:
-            time.sleep(0.02)
-        if driver.poll() is None and victim == "worker":
+        wait(driver, dice.uniform(1.0, 4.0), enough)
+        if dice.choice(["driver", "worker", "worker"]) == "worker" and driver.poll() is None:
             for worker in _workers_of(driver.pid)[:1]:
                 os.kill(worker, signal.SIGKILL)
                 kills["worker"] += 1
-            time.sleep(dice.uniform(0.1, 1.0))
+            wait(driver, dice.uniform(0.1, 1.0), enough + 1)
         if driver.poll() is None:
             os.kill(driver.pid, signal.SIGKILL)
             kills["driver"] += 1
