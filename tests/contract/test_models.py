@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.tiny_clip import clip_folder
-from tests.models.tiny_texts import encoder_folder
+from tests.models.given import given as settings
 from torch import nn
 
 from crosswind.core.errors import InputError
@@ -21,8 +20,6 @@ FACTS = [item for item in listing("models") if item.module.startswith("crosswind
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
-FOLDERS = {"clip": {"path": clip_folder, "tuned": lambda: True}, "transformer": {"path": encoder_folder, "tokens": lambda: 4}}
-"""What those are built with that are made from a folder."""
 NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 
 
@@ -53,7 +50,7 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
         given, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
     else:
         given, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
-    model = build_model(name, {key: made() for key, made in FOLDERS.get(name, {}).items()}, given, unnamed(3), 0).train()
+    model = build_model(name, settings(name, tokens=4), given, unnamed(3), 0).train()
     model(x).sum().backward()
     found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
     # What is declared of linear layers beside the head is so; undeclared they may be there.

@@ -84,12 +84,17 @@ def test_the_head_stays_where_it_is_told_to() -> None:
     assert not any(p.requires_grad for p in model.head.parameters())
 
 
-def test_targets_are_chosen_by_the_ends_of_names() -> None:
+def test_targets_are_chosen_by_the_names_of_layers_and_of_what_holds_them() -> None:
     knobs: dict[str, Any] = {"path": clip_folder(), "tuned": True}
     model = adapted("clip", method=LoRA(targets=["q_proj", "v_proj"]), **knobs)
     names = {key.partition(".lora_")[0].rpartition(".")[2] for key, _ in model.named_parameters() if ".lora_" in key}
     assert names == {"q_proj", "v_proj"}
-    with pytest.raises(InputError, match=r"method.targets: the model has no linear layer 'w_proj'.*q_proj"):
+    inside = adapted("clip", method=LoRA(targets=["mlp"]), **knobs)
+    assert {key.split(".")[-4] for key, _ in inside.named_parameters() if ".lora_" in key} == {"fc1", "fc2"}
+    with pytest.raises(
+        InputError,
+        match=r"method.targets: the model has no linear layer, and no part with one, called 'w_proj'.*q_proj.*vision_model",
+    ):
         adapted("clip", method=LoRA(targets=["q_proj", "w_proj"]), **knobs)
 
 

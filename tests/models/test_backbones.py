@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.models.tiny_clip import clip_folder
-from tests.models.tiny_texts import SPECIAL, WORDS, encoder_folder
+from tests.models.given import given
+from tests.models.tiny_texts import SPECIAL, WORDS
 
 from crosswind.core.errors import InputError
 from crosswind.core.registry import listing
@@ -26,6 +26,7 @@ INPUTS = {
     "vit-tiny": PICTURE,
     "timm": PICTURE,
     "clip": PICTURE,
+    "vision-language": PICTURE,
     "linear-probe": InputSpec.features(12),
     "bag-of-words": InputSpec.tokens(9, 20),
     "text-cnn": InputSpec.tokens(9, 20),
@@ -36,28 +37,22 @@ NAMES = [item.name for item in listing("models") if item.built is None or item.b
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 
 
-def knobs_of(name: str) -> dict[str, object]:
-    """What must be given to the model."""
-    given = {"transformer": {"path": encoder_folder, "tokens": lambda: 16}, "clip": {"path": clip_folder, "tuned": lambda: True}}
-    return {key: made() for key, made in given.get(name, {}).items()}
-
-
 def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Two rows as the model takes them."""
-    given = INPUTS[name]
-    if given.vocabulary:
-        return torch.randint(0, given.vocabulary, (2, *given.shape))
-    return torch.rand(2, *given.tensor_shape, dtype=dtype) * 2 - 1
+    spec = INPUTS[name]
+    if spec.vocabulary:
+        return torch.randint(0, spec.vocabulary, (2, *spec.shape))
+    return torch.rand(2, *spec.tensor_shape, dtype=dtype) * 2 - 1
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(INPUTS) and len(NAMES) == 18
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 19
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_parts_agree_with_the_whole(name: str) -> None:
-    model = build_model(name, knobs_of(name), INPUTS[name], unnamed(5), 0).eval()
+    model = build_model(name, given(name), INPUTS[name], unnamed(5), 0).eval()
     x = rows_of(name)
     with torch.no_grad():
         logits, features = model(x), model.features(x)
@@ -72,12 +67,12 @@ def test_parts_agree_with_the_whole(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CASES if name != "clip"])  # whose weights are those of its folder
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("clip", "vision-language")])  # with weights of a folder
 def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)
     before = torch.default_generator.get_state()
     models = [
-        build_model(name, knobs_of(name), INPUTS[name], unnamed(3), seed, copy=copy).state_dict()
+        build_model(name, given(name), INPUTS[name], unnamed(3), seed, copy=copy).state_dict()
         for seed, copy in [(0, 0), (0, 0), (1, 0), (0, 1)]
     ]
     assert torch.equal(before, torch.default_generator.get_state())
@@ -93,7 +88,7 @@ def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", CASES)
 def test_memory_layout_does_not_change_what_is_computed(name: str) -> None:
-    model = build_model(name, knobs_of(name), INPUTS[name], unnamed(3), 0).double().eval()
+    model = build_model(name, given(name), INPUTS[name], unnamed(3), 0).double().eval()
     x = rows_of(name, torch.float64)
     plain = model(x)
     laid_out = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x

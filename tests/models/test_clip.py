@@ -19,8 +19,9 @@ from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models import clip
 from crosswind.models.build import build_model, normalised
-from crosswind.models.clip import Clip, Preprocess
+from crosswind.models.clip import Clip
 from crosswind.models.feature_cache import FeatureCache, image_keys
+from crosswind.models.preprocess import Preprocess
 from crosswind.studies.axes import models_of
 from crosswind.studies.spec import study_from
 

@@ -85,6 +85,26 @@ def test_scores_and_answers_are_those_of_the_library_by_hand(folders: dict[str, 
         assert told[2] == processor.batch_decode(own[:, given["input_ids"].shape[1] :], skip_special_tokens=True)  # type: ignore[misc]
 
 
+def test_the_q_former_reads_the_prompt_and_not_the_label(folders: dict[str, Path], digits: cw.AttributedDataset) -> None:
+    """As InstructBLIP's authors rank labels: what is seen of an image is the same for all of them."""
+    from transformers import AutoProcessor, InstructBlipForConditionalGeneration
+
+    net = InstructBlipForConditionalGeneration.from_pretrained(folders["instructblip"]).eval()
+    processor = AutoProcessor.from_pretrained(folders["instructblip"])
+    image = vision_language._pictures(digits.inputs(ROWS.rows[:1]))
+    prompt = "USER:\nIs it a digit \nASSISTANT:"
+    instruction = processor(images=image, text=prompt, return_tensors="pt")
+    said = []
+    for word in ("yes", "no"):
+        given = processor(images=image, text=f"{prompt} {word}", return_tensors="pt")
+        given |= {name: value for name, value in instruction.items() if name.startswith("qformer")}
+        with torch.inference_mode():
+            said.append(float(net(**given).logits[0, -2].log_softmax(-1)[given["input_ids"][0, -1]]))
+    one: Any = SimpleNamespace(rows=ROWS.rows[:1])
+    told = model(folders["instructblip"], by="score", prompt="Is it a digit", answers={"yes": "a", "no": "b"})
+    np.testing.assert_allclose(told.answer(one, digits, ["a", "b"])[1], [said], rtol=1e-4)  # type: ignore[arg-type]
+
+
 def test_draws_are_keyed_by_seed_and_row_and_follow_the_likelihoods(folders: dict[str, Path], digits: cw.AttributedDataset) -> None:
     def texts(rows: list[int], **knobs: Any) -> list[str]:
         return list(model(folders["llava"], **knobs).answer(SimpleNamespace(rows=np.array(rows)), digits, CLASSES)[2])  # type: ignore
@@ -194,7 +214,7 @@ def test_a_folder_counts_by_its_contents_not_by_its_place(tmp_path: Path) -> Non
         ({"path": "BARE", "beams": 2, "temperature": 1.0}, "models.m.temperature: must be 0 with several beams"),
         ({"path": "owner/name", "revision": "main", "prompt": "jeon2025-dress"}, "models.m.answers: must say what an answer"),
         ({"path": "owner/name", "revision": "main", "names": {"x": "y"}}, "models.m.names: unknown class 'x'"),
-        ({"path": "owner/name", "revision": "main", "tuned": True}, "models.m.tuned: unknown setting of model 'vision-language'"),
+        ({"path": "owner/name", "revision": "main", "tuned": True}, "models.m.by: must be score with tuned"),
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_planned(knobs: dict[str, Any], told: str, tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +63,7 @@ def _saved(folder: Path, model: Any, processor: Any) -> Path:
     return folder
 
 
-def write_llava(folder: Path, *, template: bool = True, **language: Any) -> Path:
+def write_llava(folder: Path, *, template: bool = True, side: int = 16, **language: Any) -> Path:
     """LLaVA: CLIP's vision tower and Llama."""
     import torch
     from transformers import (
@@ -75,9 +79,9 @@ def write_llava(folder: Path, *, template: bool = True, **language: Any) -> Path
         vision_config=CLIPVisionConfig(**VISION),
         text_config=LlamaConfig(**{**LANGUAGE, **language}),
         image_token_index=4,
-        image_seq_length=4,
+        image_seq_length=(side // 8) ** 2,
     )
-    images = CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    images = CLIPImageProcessor(size={"shortest_edge": side}, crop_size={"height": side, "width": side})
     made = LlavaProcessor(
         images,
         tokenizer(),
@@ -161,3 +165,11 @@ def write_phi(folder: Path) -> Path:
 
 
 MAKERS = {"llava": write_llava, "instructblip": write_instructblip, "phi": write_phi}
+
+
+@cache
+def llava_folder() -> str:
+    """One such folder for all tests of a process."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(write_llava(Path(folder)))

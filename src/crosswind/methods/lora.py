@@ -33,8 +33,9 @@ class LoRA(Method):
         rank] begins at 0 (their section 4.1, equation 3), so that training begins at the model's own function.
     Assumes: good initial weights, which a change of low rank is enough for. A model without linear layers beside its head is
         refused. Optimiser state, checkpoints and kept weights have what is trained alone.
-    Knobs: rank 8, alpha 16. Jeon et al. 2025 name the ranks alone; targets null takes every linear layer but the head, as Dettmers
-        et al. 2023 advise. Search the learning rate: adapters want a larger one than full fine-tuning does.
+    Knobs: rank 8, alpha 16. Jeon et al. 2025 name the ranks alone; targets null takes every linear layer but the head and the one
+        that tells tokens, as Dettmers et al. 2023 advise. Search the learning rate: adapters want a larger one than full
+        fine-tuning does.
     Limits: none.
     Deviations: torch's MultiheadAttention, as in torchvision's vision transformers, reads the weights of its layers itself, so
         those are left out. The head is trained in full unless head is false.
@@ -60,7 +61,9 @@ class LoRA(Method):
         0.0, domain="[0, 1)", source="ours", doc="share of a layer's inputs that its change does not see in training"
     )
     targets: list[str] | None = knob(
-        None, source="Dettmers et al. 2023", doc="layers by the ends of their names, as [q_proj, v_proj]; null: every linear one"
+        None,
+        source="Dettmers et al. 2023",
+        doc="layers by name, as [q_proj], or by the part around them, as [vision_tower]; null: all linear ones",
     )
     head: bool = knob(True, source="ours: the classes are new", doc="whether the head is trained, in full")
 
@@ -89,8 +92,10 @@ class LoRA(Method):
         """The adapters as peft reads them, for the same network: of transformers, or built here."""
         from safetensors.torch import save
 
+        from crosswind.models.build import WHOLE
+
         found = {
-            "base_model." + key.replace(f".{ADAPTER}.", "."): value.contiguous()
+            "base_model." + key.replace(f".{ADAPTER}.", ".").replace(f"model.{WHOLE}.", "model.", 1): value.contiguous()
             for key, value in weights.items()
             if ".lora_" in key
         }
@@ -108,14 +113,18 @@ class LoRA(Method):
     def _layers(self, model: Model) -> list[str]:
         """The names of the layers that are adapted."""
         from torch import nn
+        from transformers import PreTrainedModel
         from transformers.pytorch_utils import Conv1D
 
         parts: dict[str, Any] = dict(model.named_modules())
         attention = [f"{name}." for name, part in parts.items() if isinstance(part, nn.MultiheadAttention)]
+        # What a language model tells tokens by is a head too, and often its embeddings a second time.
+        whole: list[Any] = [part for part in parts.values() if isinstance(part, PreTrainedModel)]
+        heads = {id(model.head), *(id(part.get_output_embeddings()) for part in whole)}
         found = [
             name
             for name, part in parts.items()
-            if isinstance(part, nn.Linear | Conv1D) and part is not model.head and not name.startswith(tuple(attention))
+            if isinstance(part, nn.Linear | Conv1D) and id(part) not in heads and not name.startswith(tuple(attention))
         ]
         if not found:
             raise NeedsError(
@@ -124,8 +133,12 @@ class LoRA(Method):
         if self.targets is None:
             return found
         ends = [str(end) for end in self.targets]
-        missing = [end for end in ends if not any(f".{name}".endswith(f".{end}") for name in found)]
+        missing = [end for end in ends if not any(f".{end}." in f".{name}." for name in found)]
         if missing or not ends:
-            known = sorted({name.rpartition(".")[2] for name in found})
-            raise InputError("method.targets", f"the model has no linear layer {shown(missing[0] if missing else ends)}", known)
-        return [name for name in found if any(f".{name}".endswith(f".{end}") for end in ends)]
+            known = sorted({part for name in found for part in name.split(".") if not part.isdecimal()})
+            raise InputError(
+                "method.targets",
+                f"the model has no linear layer, and no part with one, called {shown(missing[0] if missing else ends)}",
+                known,
+            )
+        return [name for name in found if any(f".{end}." in f".{name}." for end in ends)]

@@ -19,9 +19,11 @@ from crosswind.core.types import InputSpec, canonical
 from crosswind.models.convolution import with_small_map_convolutions
 from crosswind.models.form import check_extra, check_form
 
-__all__ = ["Backbone", "Encoder", "Model", "build_model", "make_backbone", "normalised", "unnamed"]
+__all__ = ["WHOLE", "Backbone", "Encoder", "Model", "build_model", "make_backbone", "normalised", "unnamed"]
 
 KEPT, KEPT_BYTES = 2, 2**27
+WHOLE = "network"
+"""The part that is a whole network of a library. What is written for that library names weights as if it stood alone."""
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _built: dict[tuple[type, str], Model] = {}
 

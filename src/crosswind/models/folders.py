@@ -93,6 +93,15 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
         raise InputError(f"{field}.four_bit", "needs the package bitsandbytes: pip install bitsandbytes")
     if knobs["beams"] > 1 and knobs["temperature"] > 0:
         raise InputError(f"{field}.temperature", "must be 0 with several beams, which are searched, not drawn")
+    if knobs["tuned"]:
+        for name, fits, problem in (
+            ("by", knobs["by"] == "score", "must be score with tuned: what is trained are the likelihoods of the labels"),
+            ("fallback", knobs["fallback"] is None, "is for models that are not tuned; make the prompt one without {labels}"),
+            ("four_bit", not knobs["four_bit"], "cannot be with tuned; dtype: bfloat16 halves the memory"),
+            ("dtype", knobs["dtype"] != "float16", "must be auto, float32 or bfloat16 with tuned: float16 overflows in training"),
+        ):
+            if not fits:
+                raise InputError(f"{field}.{name}", problem)
     folder = _own_folder(knobs, field)
     if folder is None:
         return

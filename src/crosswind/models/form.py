@@ -115,7 +115,8 @@ def wants_imagenet(knobs: Mapping[str, Any]) -> bool:
 def inner_model(knobs: Mapping[str, Any], field: str) -> tuple[Facts, dict[str, Any]]:
     """The model that a probe's knobs `of`, `settings` and `weights` describe, and its own knobs. Raises `InputError`."""
     inner = facts("models", knobs["of"], f"{field}.of")
-    if inner.built is not None and (inner.built.of or not inner.built.trained):
+    in_words = any(item.name == "prompt" for item in inner.knobs)  # what it tells of an image depends on the labels
+    if inner.built is not None and (inner.built.of or not inner.built.trained or in_words):
         raise InputError(f"{field}.of", f"{inner.name} is no network with features")
     settings, weights = dict(knobs["settings"] or {}), knobs["weights"]
     if any(item.name == "weights" for item in inner.knobs):

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from crosswind.core.errors import DataError, InputError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import stream
+from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
+from crosswind.models.build import Backbone, Model, normalised
 from crosswind.models.folders import contents_hash, is_hub_name
+from crosswind.models.label_network import LabelNetwork, Sheet, by_word, of_classes
 from crosswind.models.outside import Answers, inputs
+from crosswind.models.preprocess import Preprocess
 from crosswind.models.prompts import Prompted, Question, question_of
+from crosswind.models.transformer import quiet
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from crosswind.shifts.split import RowSet
 
 PLAIN_FORMAT = "USER:{image}\n{prompt} \nASSISTANT:"
@@ -31,21 +36,24 @@ PLAIN_FORMAT = "USER:{image}\n{prompt} \nASSISTANT:"
 
 @register("vision-language", kind="model")
 @dataclass(frozen=True, kw_only=True)
-class VisionLanguage(Prompted):
+class VisionLanguage(Prompted, Backbone):
     """A vision-language model of the library transformers, such as LLaVA, InstructBLIP or Phi-4-multimodal.
 
     Any that follows the library's image-text-to-text interface works by its folder or name. Weights are read from safetensors.
     It is asked `prompt` about each image in its chat template, or as `format` says. `by: generate` lets it write an answer, which
     is read by the rule of `crosswind.models.answers`. `by: score` gives each class the log-likelihood of its words behind the
-    prompt: it never fails, gives logits, and takes one pass a word. At a temperature above 0 the noise of each token is drawn by
-    seed and row, so that a row's answer does not depend on its batch. Liu et al. 2023, "Visual instruction tuning"; the
-    settings of Jeon et al. 2025 are in table 9.
+    prompt: it never fails, and gives logits. All words are read in one pass where the network then says what it says in a pass for
+    each word, which is tried on noise first. InstructBLIP's Q-Former reads the prompt alone, as its authors' does. With `tuned`
+    methods train the network, whose logits are those of `by: score`: one stage, words, [n, k]. At a temperature above 0 the noise
+    of each token is drawn by seed and row, so that a row's answer does not depend on its batch. Liu et al. 2023, "Visual
+    instruction tuning"; the settings of Jeon et al. 2025 are in table 9.
     """
 
     path: str = knob(doc="a folder, or owner/name on the hub")
     path_sha256: str | None = knob(None, doc="what the folder's files must hash to")
     revision: str | None = knob(None, doc="the commit of a model of the hub")
     trust_code: bool = knob(False, doc="run the code beside the weights; only of the hub, at a revision of 40 digits")
+    tuned: bool = knob(False, doc="methods train it, on the likelihoods of the labels (by: score)")
     by: str = knob("generate", domain="{generate, score}", doc="an answer in words, or the likelihood of each label")
     score: str = knob("sum", domain="{sum, mean}", doc="of by: score, over the log-probabilities of a label's tokens")
     format: str | None = knob(None, doc="text with {prompt} and {image}; null: the chat template, else that of jeon2025, table 13")
@@ -61,13 +69,16 @@ class VisionLanguage(Prompted):
     repetition_penalty: float = knob(1.0, domain="(0, inf)", grid={"jeon2025": [1.0, 1.5]}, doc="above 1: less repetition")
     length_penalty: float = knob(1.0, doc="of several beams: above 0 favours long answers")
     seed: int = knob(0, domain="[0, inf)", doc="of the draws at a temperature above 0")
-    dtype: str = knob("auto", domain="{auto, float32, bfloat16, float16}", doc="of the weights; auto: as they are stored")
+    dtype: str = knob(
+        "auto", domain="{auto, float32, bfloat16, float16}", doc="of the weights; auto: as they are stored, tuned float32"
+    )
     four_bit: bool = knob(False, doc="weights in 4 bits, by the package bitsandbytes")
-    device: str = knob("auto", doc="cpu, cuda, ...; auto: cuda where there is one")
-    batch: int = knob(8, domain="[1, inf)", doc="images at once")
+    device: str = knob("auto", doc="cpu, cuda, ...; auto: cuda where there is one; tuned: the study's")
+    batch: int = knob(8, domain="[1, inf)", doc="images at once, where it is not tuned")
 
-    built = Form(trained=False, folders={"path": "vision-language"})
+    built = Form(norm="layer", maps=False, trained="tuned", folders={"path": "vision-language"})
     extra = "transformers"
+    version = 2
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """See `Outside.answer`."""
@@ -87,17 +98,41 @@ class VisionLanguage(Prompted):
             advice = "ask a shorter prompt, or set fallback to one without {labels}, whose labels are scored"
             raise DataError(f"{self._name}: {problem}; {advice}")
         if by == "score":
-            logits = np.concatenate(
-                [self._scores(loaded, text, asked, _pictures(x), len(class_names)) for x in self._inputs(rows, dataset)]
-            )
+            scorer = self._scorer(loaded, text, asked, dataset.check_inputs())
+            logits = np.concatenate([scorer(_pictures(x)).numpy() for x in inputs(rows, dataset, self.batch)])
             return logits.argmax(1).astype(np.int64), logits
         texts: list[str] = []
-        for x in self._inputs(rows, dataset):
+        for x in inputs(rows, dataset, self.batch):
             texts += self._generated(loaded, text, _pictures(x), ids[len(texts) : len(texts) + len(x)])
         return asked.read(texts), None, texts
 
-    def _inputs(self, rows: RowSet, dataset: AttributedDataset) -> Any:
-        return inputs(rows, dataset, self.batch)
+    def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
+        """See `Backbone.build`; nothing is drawn. Raises `InputError` where the network cannot be asked for all labels at once."""
+        # Its own copy, read anew: another one of several billions of weights would be kept beside it.
+        dtype = "float32" if self.dtype == "auto" else self.dtype
+        loaded = _load.__wrapped__(self.path, self.path_sha256, self.revision, self.trust_code, dtype, False, "cpu")
+        asked, noise = self.question(class_names), _noise(input)
+        text, pictures, blank = loaded.said(asked.text, self.format), _pictures(noise), _pictures(np.zeros_like(noise))
+        problem = loaded.too_long(text, pictures, max(len(loaded.behind(text, word, pictures)[1]) for word in asked.words))
+        if problem:
+            raise InputError("model.prompt", f"{problem}; a prompt without {{labels}} is shorter")
+        given, other = (loaded.encoded([text] * 2, shown) for shown in (pictures, blank))
+        pixels = given.pop("pixel_values", torch.empty(0))
+        if pixels.ndim != 4 or any(len(value) != 2 or not value.equal(other[name]) for name, value in given.items()):
+            problem = f"a {loaded.model.config.model_type!r}, whose processor does not make one picture of one size of each image"
+            raise InputError("model.tuned", f"{self.path!r} holds {problem}; LLaVA-1.5 and InstructBLIP do")
+        preprocess = Preprocess.of(loaded.processor.image_processor.to_dict())
+        x = preprocess(normalised(torch.from_numpy(noise).permute(0, 3, 1, 2), torch.float32, channels_last=False))
+        if x.shape != pixels.shape or float((x - pixels).abs().max()) > 0.05:
+            problem = "does more to images than resizing, cropping, mean and sd"
+            raise InputError("model.tuned", f"the processor in {self.path!r} {problem}")
+        sheet = self._sheet(loaded, text, asked.words, noise)
+        if sheet is None:
+            problem = f"a {loaded.model.config.model_type!r}, which does not read labels side by side as it reads each alone"
+            raise InputError("model.tuned", f"{self.path!r} holds {problem}")
+        fixed = {name: value[:1] for name, value in given.items() if name not in ("input_ids", "attention_mask")}
+        made = LabelNetwork(loaded.model, preprocess, sheet, fixed, asked.classes, len(class_names), self.score == "mean")
+        return made
 
     @property
     def _name(self) -> str:
@@ -116,10 +151,6 @@ class VisionLanguage(Prompted):
         tokenizer = loaded.tokenizer
         if tokenizer.pad_token_id is None:
             told["pad_token_id"] = tokenizer.eos_token_id
-        import torch
-
-        from crosswind.models.transformer import quiet
-
         with torch.inference_mode(), quiet():
             out = loaded.model.generate(**given, **told, temperature=None, top_p=None, top_k=None)
         before = given["input_ids"]
@@ -127,24 +158,55 @@ class VisionLanguage(Prompted):
             out = out[:, before.shape[1] :]
         return [str(said) for said in tokenizer.batch_decode(out, skip_special_tokens=True)]
 
-    def _scores(self, loaded: Loaded, text: str, asked: Question, pictures: list[Any], classes: int) -> NDArray[np.float32]:
-        """The log-likelihood of every class, [n, k]: of one of its words, where several stand for it."""
-        import torch
+    def _scorer(self, loaded: Loaded, text: str, asked: Question, spec: InputSpec) -> Callable[[list[Any]], Tensor]:
+        """From n pictures to the log-likelihood of every class, float32 [n, k]: of one of its words, where several stand for it."""
+        sheet = self._sheet(loaded, text, asked.words, _noise(spec))
+        cut = loaded.shared(text, asked.words, _pictures(_noise(spec)))
+        classes, many = torch.from_numpy(asked.classes), int(asked.classes.max()) + 1
 
-        from crosswind.models.transformer import quiet
+        def score(pictures: list[Any]) -> Tensor:
+            if sheet is None:
+                return of_classes(self._alone(loaded, text, asked.words, cut, pictures), classes, many)
+            return of_classes(self._together(loaded, text, sheet, pictures), classes, many)
 
-        cut = min(loaded.behind(text, word, pictures[:1])[0] for word in asked.words)
+        return score
+
+    def _sheet(self, loaded: Loaded, text: str, words: Sequence[str], noise: NDArray[np.uint8]) -> Sheet | None:
+        """All words behind the prompt side by side; None for a network that then says otherwise of two noisy pictures."""
+        pictures = _pictures(noise)
+        cut = loaded.shared(text, words, pictures)
+        added = [loaded.tokens(loaded.with_word(text, word), pictures)[cut:].cpu() for word in words]
+        sheet = Sheet.of(loaded.tokens(text, pictures)[:cut].cpu(), added)
+        # The last word of several tokens has most before it that it must not see; one of one token has nothing to get wrong.
+        ends = sorted({0, max((place for place, word in enumerate(added) if len(word) > 1), default=0)})
+        try:
+            found = self._together(loaded, text, sheet, pictures)[:, ends]
+        except Exception:  # whatever a network makes of a mask or of places that it does not know
+            return None
+        near = 1e-3 if loaded.model.dtype == torch.float32 else 0.1
+        alone = self._alone(loaded, text, [words[place] for place in ends], cut, pictures)
+        return sheet if torch.allclose(found, alone, rtol=near, atol=near) else None
+
+    def _together(self, loaded: Loaded, text: str, sheet: Sheet, pictures: list[Any]) -> Tensor:
+        """The log-likelihood of each word of the sheet by one pass, float32 [n, w]."""
+        given = loaded.encoded([text] * len(pictures), pictures)
+        shown = {name: value for name, value in given.items() if name not in ("input_ids", "attention_mask")}
+        with torch.inference_mode(), quiet():
+            return by_word(loaded.model, sheet.to(loaded.device), shown, len(pictures), self.score == "mean").float().cpu()
+
+    def _alone(self, loaded: Loaded, text: str, words: Sequence[str], cut: int, pictures: list[Any]) -> Tensor:
+        """The same by one pass a word, which shares `cut` tokens with the prompt."""
+        prompt = loaded.encoded([text] * len(pictures), pictures)
+        instruction = {name: value for name, value in prompt.items() if name.startswith("qformer")}
         columns = []
-        for word in asked.words:
-            given = loaded.encoded([loaded.with_word(text, word)] * len(pictures), pictures)
-            many = loaded.tokens(loaded.with_word(text, word), pictures[:1]).numel() - cut
+        for word in words:
+            given = loaded.encoded([loaded.with_word(text, word)] * len(pictures), pictures) | instruction
+            many = given["input_ids"].shape[1] - cut
             with torch.inference_mode(), quiet():
                 logits = loaded.model(**given).logits[:, -many - 1 : -1].float()
             found = logits.log_softmax(-1).gather(2, given["input_ids"][:, -many:, None])[..., 0]
             columns.append(found.sum(1) if self.score == "sum" else found.mean(1))
-        by_word = torch.stack(columns, 1).cpu()
-        out = torch.stack([by_word[:, torch.from_numpy(asked.classes == code)].logsumexp(1) for code in range(classes)], 1)
-        return out.numpy().astype(np.float32)
+        return torch.stack(columns, 1).cpu()
 
 
 class Loaded(NamedTuple):
@@ -206,6 +268,10 @@ class Loaded(NamedTuple):
         same = int((prompt[:shared] == whole[:shared]).long().cumprod(0).sum())
         return same, whole[same:]
 
+    def shared(self, text: str, words: Sequence[str], pictures: list[Any]) -> int:
+        """How many tokens a prompt shares with itself answered by any of the words."""
+        return min(self.behind(text, word, pictures)[0] for word in words)
+
     def too_long(self, text: str, pictures: list[Any], behind: int) -> str:
         """What speaks against the length of a prompt with so many tokens behind it; empty for nothing."""
         given, config = self.encoded([text], pictures[:1]), self.model.config
@@ -228,14 +294,17 @@ class _Drawn:
         self.ids, self.seed, self.temperature, self.top_p, self.step = ids, seed, temperature, top_p, 0
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        import torch
-
         p, order = (scores.double() / self.temperature).log_softmax(1).sort(1, descending=True)
         p = p.masked_fill(p.exp().cumsum(1) - p.exp() >= self.top_p, -torch.inf)
         p = torch.full_like(p, -torch.inf).scatter(1, order, p)
         noise = np.stack([stream(self.seed, "answer", int(row), self.step).gumbel(size=p.shape[1]) for row in self.ids])
         self.step += 1
         return (p + torch.from_numpy(noise).to(p.device)).to(torch.float32)
+
+
+def _noise(spec: InputSpec) -> NDArray[np.uint8]:
+    """Two pictures on which ways to ask a model are compared, uint8 [2, h, w, c]."""
+    return stream(0, "noise").integers(0, 256, (2, *spec.shape), dtype=np.uint8)
 
 
 def _pictures(x: NDArray[np.uint8]) -> list[Any]:
@@ -247,10 +316,7 @@ def _pictures(x: NDArray[np.uint8]) -> list[Any]:
 @lru_cache(maxsize=1)
 def _load(path: str, sha256: str | None, revision: str | None, trust_code: bool, dtype: str, four_bit: bool, device: str) -> Loaded:
     """The model made ready: once for all sets and prompts that it is asked about. Raises `InputError`."""
-    import torch
     import transformers
-
-    from crosswind.models.transformer import quiet
 
     library: Any = transformers
     where = path

@@ -16,7 +16,7 @@ from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.prompts import Choices, Scores, best_prompt, fixed_prompt, of_rows, over_data, spread
 from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
 from crosswind.reports.tables import Cell, Table, slug
-from crosswind.studies.prompts import entries_of, fixed_of
+from crosswind.studies.prompts import entries_of, fixed_of, labels_of
 
 ORACLE = "best (ORACLE)"
 _BOUNDS = (
@@ -91,7 +91,7 @@ def asked_of(places: Sequence[PlaceResults], every: Mapping[Place, PlaceResults]
             (model, data): found
             for model, item in prompts["tuned"].items()
             for data in dict.fromkeys(at.place.data for at in here)
-            if (found := _over([at for at in here if at.place.model == item["model"]], data, item["method"])) is not None
+            if (found := _over([at for at in here if at.place.model in labels_of(item["model"])], data, item["method"])) is not None
         }
         if said:
             data = list(dict.fromkeys(name for _, _, name in said))

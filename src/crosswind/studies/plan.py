@@ -131,7 +131,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         used = {name: datasets[name] for name in _sources(split, point)}
         models = {label: model for label, model in all_models.items() if point.data in of_data.get(label, [point.data])}
         trained = {label: model for label, model in models.items() if label in all_trained}
-        asked = {label: model for label, model in models.items() if label not in trained and "prompt" in model["knobs"]}
+        asked = {label: model for label, model in models.items() if "prompt" in model["knobs"]}
         _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, {**trained, **asked})
         _check_lengths(used[point.data], methods.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
@@ -15,11 +15,12 @@ Entries = dict[tuple[str, str], list[str]]
 
 def entries_of(prompts: Mapping[str, Any]) -> Entries:
     """The entries of every model and prompt, of the study's field `prompts` as plain values."""
-    return {
-        (model, prompt): [given] if isinstance(given, str) else list(given)
-        for model, asked in prompts["models"].items()
-        for prompt, given in asked.items()
-    }
+    return {(model, prompt): labels_of(given) for model, asked in prompts["models"].items() for prompt, given in asked.items()}
+
+
+def labels_of(given: str | Sequence[str]) -> list[str]:
+    """One entry of the study's models, or several."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def fixed_of(prompts: Mapping[str, Any]) -> str:
@@ -34,19 +35,15 @@ def check_prompts(study: Study, given: Collection[str], trained: Collection[str]
     """Refuse prompts of models that the study does not ask, or that ask of one data set twice. Raises `InputError`."""
     if study.prompts is None:
         return
-    prompts, of_data = study.prompts, data_of(study.models)
+    prompts = study.prompts
     for (model, prompt), labels in entries_of(prompts.model_dump()).items():
         path = f"prompts.models.{model}.{prompt}"
-        seen: dict[str, str] = {}
         if not labels:
             raise InputError(path, "must name an entry of 'models'", given)
         for label in labels:
             if label not in given:
                 raise unknown(path, "model of this study that is not trained", label, given)
-            for data in of_data.get(label, study.data):
-                if data in seen:
-                    raise InputError(path, f"{seen[data]!r} and {label!r} are both asked about {data!r}; give each its own 'data'")
-                seen[data] = label
+        _once_each(path, labels, study)
     known = {prompt for asked in prompts.models.values() for prompt in asked}
     if prompts.fixed is not None and prompts.fixed not in known:
         raise unknown("prompts.fixed", "prompt", prompts.fixed, known)
@@ -55,11 +52,23 @@ def check_prompts(study: Study, given: Collection[str], trained: Collection[str]
             raise unknown("prompts.tuned", "model of prompts.models", model, prompts.models)
         if tuned.method not in methods:
             raise unknown(f"prompts.tuned.{model}.method", "method of this study", tuned.method, methods)
-        if tuned.model not in trained:
-            raise unknown(f"prompts.tuned.{model}.model", "model of this study that is trained", tuned.model, trained)
-        if not methods[tuned.method].on(tuned.model):
-            raise InputError(f"prompts.tuned.{model}", f"{tuned.method!r} is not run with {tuned.model!r}", [tuned.method])
+        for label in _once_each(f"prompts.tuned.{model}.model", labels_of(tuned.model), study):
+            if label not in trained:
+                raise unknown(f"prompts.tuned.{model}.model", "model of this study that is trained", label, trained)
+            if not methods[tuned.method].on(label):
+                raise InputError(f"prompts.tuned.{model}", f"{tuned.method!r} is not run with {label!r}", [tuned.method])
     for name, averaged in prompts.averages.items():
         for one in averaged:
             if one not in study.data:
                 raise unknown(f"prompts.averages.{name}", "data set", one, study.data)
+
+
+def _once_each(path: str, labels: list[str], study: Study) -> list[str]:
+    """The same entries, when no two of them are of one data set. Raises `InputError`."""
+    of_data, seen = data_of(study.models), dict[str, str]()
+    for label in labels:
+        for data in of_data.get(label, study.data):
+            if data in seen:
+                raise InputError(path, f"{seen[data]!r} and {label!r} are both asked about {data!r}; give each its own 'data'")
+            seen[data] = label
+    return labels

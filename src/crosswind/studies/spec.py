@@ -194,7 +194,7 @@ class TunedSpec(_Strict):
     """The runs in which a model that is also asked with prompts was fine-tuned."""
 
     method: str = _is(..., "a method of this study, by its label")
-    model: str = _is(..., "the model that it trains, by its label")
+    model: str | list[str] = _is(..., "the model that it trains, by its label, or several of different data sets")
 
 
 class PromptsSpec(_Strict):
