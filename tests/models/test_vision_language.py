@@ -211,6 +211,8 @@ def test_a_folder_counts_by_its_contents_not_by_its_place(tmp_path: Path) -> Non
         ({"path": "BARE", "four_bit": True}, "models.m.four_bit: needs the package bitsandbytes: pip install bitsandbytes"),
         ({"path": "BARE", "trust_code": True}, "models.m.trust_code: runs code of a model of the hub"),
         ({"path": "owner/name", "revision": "main", "trust_code": True}, "models.m.trust_code: runs code of a model of the hub"),
+        ({"path": "T5", "by": "score"}, "models.m.by: scores labels behind a prompt, and '"),
+        ({"path": "T5", "fallback": "What is it"}, "reads prompts by an encoder; ask it with by: generate"),
         ({"path": "BARE", "beams": 2, "temperature": 1.0}, "models.m.temperature: must be 0 with several beams"),
         ({"path": "owner/name", "revision": "main", "prompt": "jeon2025-dress"}, "models.m.answers: must say what an answer"),
         ({"path": "owner/name", "revision": "main", "names": {"x": "y"}}, "models.m.names: unknown class 'x'"),
@@ -218,7 +220,8 @@ def test_a_folder_counts_by_its_contents_not_by_its_place(tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_planned(knobs: dict[str, Any], told: str, tmp_path: Path) -> None:
-    for name, config in (("CLIP", '{"model_type": "clip", "vision_config": {}}'), ("BERT", '{"model_type": "bert"}')):
+    t5 = '{"model_type": "instructblip", "vision_config": {}, "use_decoder_only_language_model": false}'
+    for name, config in (("CLIP", '{"model_type": "clip", "vision_config": {}}'), ("BERT", '{"model_type": "bert"}'), ("T5", t5)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(config, encoding="utf-8")
     (tmp_path / "EMPTY").mkdir()

@@ -114,6 +114,11 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
         raise InputError(
             place, f"{path!r} holds a model of kind {config.get('model_type')!r}, which does not answer in words about images"
         )
+    encodes = config.get("is_encoder_decoder") or config.get("use_decoder_only_language_model") is False
+    for name in ("by", "fallback") if encodes else ():
+        if knobs[name] not in ("generate", None):
+            problem = f"scores labels behind a prompt, and {path!r} reads prompts by an encoder; ask it with by: generate"
+            raise InputError(f"{field}.{name}", problem)
     if not any(folder.glob("*.safetensors")):
         raise InputError(place, f"{path!r} has no weights in safetensors, the only form that is read")
 
