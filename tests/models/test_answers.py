@@ -187,6 +187,10 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("alpha male", None),
     ],
     YES_NO: [
+        ("No doubt: yes", None),
+        ("yes\nno", None),
+        ("No.1", None),
+        ("Yes, I can't rule out a tumor", None),
         ("No/Yes", None),
         ("No. 1", None),
         ("No.1 reason", None),
@@ -287,6 +291,14 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("mini. dress", None),
     ],
     CLOTHES: [
+        ('{"label": "dress"}', "dress"),
+        ("dress: 0.8, shirt: 0.2", None),
+        ("Das ist ein Kleid (dress).", None),
+        ("dress rehearsal", None),
+        ("Anything but a dress", None),
+        ("It would be a dress if it were longer", None),
+        ("a dress shirt", None),
+        ("Shirt/dress", None),
         ("a skirt that is like a dress", None),
         ("It's a dress rehearsal", None),
         ("She will dress up", None),
@@ -336,6 +348,17 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("If it has sleeves it is a dress", None),
     ],
     ANIMALS: [
+        ("big cat", None),
+        ("dogs' owner", None),
+        ("The dogs' owner", None),
+        ("It is a 'dog' with a collar", "dog"),
+        ("a prairie dog", None),
+        ("a zebra crossing", None),
+        ("Bear with me", None),
+        ("The camera bears the mark", None),
+        ("an empty cat bowl", None),
+        ("a dog in a horse costume", None),
+        ("The field is empty of animals.", None),
         ("The image shows a horse. It isn't a zebra-like one.", None),
         ("It is a dog. It doesn't look like one, though it is", None),
         ("I see a dog that isn't there", None),
@@ -482,6 +505,11 @@ TABLE: dict[tuple[str, ...], list[tuple[str, str | None]]] = {
         ("2 + 1", None),
     ],
     TISSUE: [
+        ("Under normal conditions this is a tumour", None),
+        ("Tumor suppressor", None),
+        ("tumor = false", None),
+        ("zero tumor cells", None),
+        ("~~tumor~~", None),
         ("tumor", "tumor"),
         ("Tumor.", "tumor"),
         ("The image contains tumor tissue.", None),
@@ -513,8 +541,8 @@ def read(words: tuple[str, ...], text: str) -> str | None:
 def test_every_answer_of_the_table_is_read_right_or_not_at_all() -> None:
     wrong = [(text, right, found) for words, text, right in CASES if (found := read(words, text)) != right]
     assert not wrong, wrong
-    assert len(CASES) >= 440 and len({(words, text) for words, text, _ in CASES}) == len(CASES)
-    assert sum(right is None for _, _, right in CASES) >= 270 and sum(right is not None for _, _, right in CASES) >= 120
+    assert len(CASES) >= 480 and len({(words, text) for words, text, _ in CASES}) == len(CASES)
+    assert sum(right is None for _, _, right in CASES) >= 295 and sum(right is not None for _, _, right in CASES) >= 120
 
 
 NOTHING: frozenset[str] = frozenset()

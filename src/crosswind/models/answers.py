@@ -46,7 +46,7 @@ BEFORE = _words(
     """a an the one this that is are was be being it's that's this's as for with in like say show shows showing shown depict
     depicts depicting contain contains containing feature features featuring wear wears wearing see sees called named
     label labeled labelled class classified category answer answered object shape digit number animal species subject
-    likely probably clearly definitely mostly actually indeed and single two three four several some many small large big
+    likely probably clearly definitely mostly actually indeed and single two three four several some many small large
     tiny young adult red green blue yellow orange purple pink white black gray grey brown cyan magenta beautiful
     simple plain choose select selected identify identified"""
 )
@@ -170,6 +170,8 @@ class Parser:
             return False
         if not last and (behind.lstrip(" \"'`”’)]}").startswith((":", "：")) or behind in (".", ":")):
             return False  # `dress: no`, `dress.jpg`
+        if behind.startswith("' ") and "'" not in before:  # `the dogs' owner`
+            return False
         left = first or start - 1 in inside or spans[start - 1][0] in BEFORE or _WEAK.fullmatch(before) is None
         if [word for word, _, _ in spans[end : end + 2]] in (["is", "a"], ["is", "an"]):  # `this dress is a skirt`
             return False
