@@ -10,11 +10,11 @@ import torch
 from tests.models.tiny_vision import write_instructblip, write_llava, write_phi
 
 import crosswind as cw
-from crosswind.core.errors import InputError
+from crosswind.core.errors import DataError, InputError
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Info
 from crosswind.methods.lora import LoRA
-from crosswind.models import vision_language
+from crosswind.models import image_text
 from crosswind.models.build import build_model, normalised
 from crosswind.models.label_network import of_classes
 from crosswind.models.vision_language import VisionLanguage, _pictures
@@ -88,7 +88,7 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int
     """The logits of four rows of digits by `by: score`, and the rows of each pass of the network."""
     from types import SimpleNamespace
 
-    loaded = vision_language._load(str(folder), None, None, False, "auto", False, "auto")
+    loaded = image_text.load(str(folder), None, None, False, "auto", False, "auto")
     many: list[int] = []
     plain = type(loaded.model).forward
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     with pytest.raises(InputError, match=r"model.tuned: .* holds a 'phi4_multimodal', whose processor does not make one picture"):
         network(write_phi(tmp_path / "phi"))
     short = write_llava(tmp_path / "short", max_position_embeddings=12)
-    with pytest.raises(InputError, match=r"model.prompt: the prompt has \d+ tokens .* takes 12; a prompt without \{labels\}"):
+    with pytest.raises(DataError, match=r"^short: the prompt has \d+ tokens .* takes 12; ask a shorter prompt$"):
         network(short)
     odd = write_llava(tmp_path / "odd")
     told = json.loads((odd / "processor_config.json").read_text())

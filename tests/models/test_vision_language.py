@@ -1,5 +1,7 @@
 """Vision-language models answer in words or by likelihoods: real loading of tiny models of three kinds with random weights."""
 
+import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.models.tiny_clip import clip_folder
 from tests.models.tiny_vision import MAKERS, write_llava
 
 import crosswind as cw
@@ -213,6 +216,9 @@ def test_a_folder_counts_by_its_contents_not_by_its_place(tmp_path: Path) -> Non
         ({"path": "owner/name", "revision": "main", "trust_code": True}, "models.m.trust_code: runs code of a model of the hub"),
         ({"path": "T5", "by": "score"}, "models.m.by: scores labels behind a prompt, and '"),
         ({"path": "T5", "fallback": "What is it"}, "reads prompts by an encoder; ask it with by: generate"),
+        ({"path": "BARE", "format": "{prompt}"}, "models.m.format: must hold {image} and {prompt}, and is '{prompt}'"),
+        ({"path": "BARE", "fallback": "Is it {list}"}, "models.m.fallback: must be a prompt without {labels} and {list}"),
+        ({"path": "BARE", "device": "gpu"}, "models.m.device: unknown value 'gpu'"),
         ({"path": "BARE", "beams": 2, "temperature": 1.0}, "models.m.temperature: must be 0 with several beams"),
         ({"path": "owner/name", "revision": "main", "prompt": "jeon2025-dress"}, "models.m.answers: must say what an answer"),
         ({"path": "owner/name", "revision": "main", "names": {"x": "y"}}, "models.m.names: unknown class 'x'"),
@@ -231,6 +237,36 @@ def test_what_cannot_be_is_refused_when_it_is_planned(knobs: dict[str, Any], tol
     with pytest.raises(InputError) as caught:
         keys(**{**knobs, "path": path})
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "told"),
+    [
+        (
+            {"prompt": "Is it {labels} " + "a digit " * 70},
+            r"llava: the prompt has 1\d\d tokens with image and answer, and the model",
+        ),
+        ({"device": "cuda"}, "model.device: torch finds no device 'cuda' here"),
+        ({"format": "{prompt} {image} {image}"}, "the model's processor does not take the prompt"),
+        (
+            {"model": "clip", "prompts": ["a {label} " + "photo of " * 40]},
+            r"model.prompts: 'a 0 photo.* is \d\d tokens, and the model",
+        ),
+        ({"model": "clip", "names": {"ten": "x"}}, r"model.names: 'ten' and the others are no classes \(valid: 0, 1"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_written(
+    knobs: dict[str, Any], told: str, folders: dict[str, Path], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crosswind.cli.main import _status
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    path = clip_folder() if knobs.get("model") == "clip" else str(folders["llava"])
+    study = {**STUDY, "models": {"m": {"model": "vision-language", "path": path, **knobs}}}
+    (tmp_path / "study.yaml").write_text(json.dumps(study), encoding="utf-8")
+    assert _status(["run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out")]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert re.search(told, line) and not (tmp_path / "out").exists()
 
 
 def test_texts_are_refused_when_it_is_planned(folders: dict[str, Path], tmp_path: Path) -> None:

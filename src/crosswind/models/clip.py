@@ -22,7 +22,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.models.build import Backbone, Encoder, Model, normalised
 from crosswind.models.feature_cache import FeatureCache, feature_cache
 from crosswind.models.folders import LABEL, check_clip, contents_hash, is_hub_name
-from crosswind.models.outside import Answers, Outside
+from crosswind.models.outside import Answers, Outside, usable
 from crosswind.models.preprocess import Preprocess
 from crosswind.models.transformer import hub_folder, quiet
 
@@ -82,6 +82,11 @@ class Clip(Outside, Backbone):
         # In float64, where the order of a sum does not show: a row's logits do not depend on the rows beside it.
         logits = (net.scale * images.astype(np.float64) @ texts.T.astype(np.float64)).astype(np.float32)
         return logits.argmax(1).astype(np.int64), logits
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: the network is loaded, and reads its prompts."""
+        usable(self.device)
+        self._network().text_features(tuple(self.prompts), self._spoken(class_names))
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`; nothing is drawn."""

@@ -93,6 +93,11 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
         raise InputError(f"{field}.four_bit", "needs the package bitsandbytes: pip install bitsandbytes")
     if knobs["beams"] > 1 and knobs["temperature"] > 0:
         raise InputError(f"{field}.temperature", "must be 0 with several beams, which are searched, not drawn")
+    fallback, form = str(knobs["fallback"] or ""), knobs["format"]
+    if "{labels}" in fallback or "{list}" in fallback:
+        raise InputError(f"{field}.fallback", "must be a prompt without {labels} and {list}: it stands in for one that is too long")
+    if form is not None and not ("{image}" in form and "{prompt}" in form):
+        raise InputError(f"{field}.format", f"must hold {{image}} and {{prompt}}, and is {shown(form)}")
     if knobs["tuned"]:
         for name, fits, problem in (
             ("by", knobs["by"] == "score", "must be score with tuned: what is trained are the likelihoods of the labels"),

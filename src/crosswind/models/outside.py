@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, shown
+from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.knobs import Form
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
 from crosswind.data.imagenet_classes import onto_classes
 
 if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
     from crosswind.shifts.split import RowSet
 
 Answers = tuple[NDArray[np.int64], NDArray[np.float32] | None] | tuple[NDArray[np.int64], NDArray[np.float32] | None, Sequence[str]]
@@ -35,9 +36,23 @@ class Outside(ABC):
         """Refuse, by an `InputError`, to be asked from here: looked at before a study writes anything."""
         return None
 
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """Refuse such inputs and classes, by a `CrosswindError`: looked at before a study writes anything."""
+        return None
+
     @abstractmethod
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """What the model says of every row, in their order. `dataset` holds the rows. Raises `DataError`."""
+
+
+def usable(device: str) -> None:
+    """Refuse a device that is not here, by an `InputError` on `model.device`."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):  # what torch raises for a device that is not there
+        raise InputError("model.device", f"torch finds no device {device!r} here") from None
 
 
 def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[Any]]:

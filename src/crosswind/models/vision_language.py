@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import stream
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.build import Backbone, Model, normalised
-from crosswind.models.folders import contents_hash, is_hub_name
+from crosswind.models.image_text import Loaded, load, prepared
 from crosswind.models.label_network import LabelNetwork, Sheet, by_word, of_classes
-from crosswind.models.outside import Answers, inputs
+from crosswind.models.outside import Answers, inputs, usable
 from crosswind.models.preprocess import Preprocess
 from crosswind.models.prompts import Prompted, Question, question_of
 from crosswind.models.transformer import quiet
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
-
-PLAIN_FORMAT = "USER:{image}\n{prompt} \nASSISTANT:"
-"""Of a model without a chat template: Jeon et al. 2025, table 13."""
 
 
 @register("vision-language", kind="model")
@@ -73,7 +70,7 @@ class VisionLanguage(Prompted, Backbone):
         "auto", domain="{auto, float32, bfloat16, float16}", doc="of the weights; auto: as they are stored, tuned float32"
     )
     four_bit: bool = knob(False, doc="weights in 4 bits, by the package bitsandbytes")
-    device: str = knob("auto", doc="cpu, cuda, ...; auto: cuda where there is one; tuned: the study's")
+    device: str = knob("auto", domain="{auto, cpu, cuda, mps, xpu}", doc="auto: cuda where there is one; tuned: the study's")
     batch: int = knob(8, domain="[1, inf)", doc="images at once, where it is not tuned")
 
     built = Form(norm="layer", maps=False, trained="tuned", folders={"path": "vision-language"})
@@ -84,19 +81,8 @@ class VisionLanguage(Prompted, Backbone):
         """See `Outside.answer`."""
         if dataset.check_inputs().kind != "image":
             raise DataError(f"a vision-language model is asked about images, and these are {dataset.check_inputs()}")
-        loaded, asked = self._loaded(), self.question(class_names)
-        by, ids = self.by, dataset.row_ids(rows.rows)
-        text = loaded.said(asked.text, self.format)
-        first = _pictures(next(inputs(rows, dataset, 1)))
-        behind = max(len(loaded.behind(text, word, first)[1]) for word in asked.words) if by == "score" else self.max_new_tokens
-        problem = loaded.too_long(text, first, behind)
-        if problem and self.fallback is not None:
-            asked, by = question_of({**vars(self), "prompt": self.fallback}, class_names), "score"
-            text = loaded.said(asked.text, self.format)
-            problem = loaded.too_long(text, first, max(len(loaded.behind(text, word, first)[1]) for word in asked.words))
-        if problem:
-            advice = "ask a shorter prompt, or set fallback to one without {labels}, whose labels are scored"
-            raise DataError(f"{self._name}: {problem}; {advice}")
+        loaded, ids = self._loaded(), dataset.row_ids(rows.rows)
+        text, asked, by = self._asked(loaded, dataset.check_inputs(), class_names)
         if by == "score":
             scorer = self._scorer(loaded, text, asked, dataset.check_inputs())
             logits = np.concatenate([scorer(_pictures(x)).numpy() for x in inputs(rows, dataset, self.batch)])
@@ -106,16 +92,35 @@ class VisionLanguage(Prompted, Backbone):
             texts += self._generated(loaded, text, _pictures(x), ids[len(texts) : len(texts) + len(x)])
         return asked.read(texts), None, texts
 
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: all but the weights is looked at."""
+        usable(self.device if self.device != "auto" else "cpu")
+        _, config, processor = prepared(self.path, self.path_sha256, self.revision, self.trust_code)
+        self._asked(Loaded(SimpleNamespace(config=config, dtype=torch.float32), processor, "cpu"), input, class_names)
+
+    def _asked(self, loaded: Loaded, spec: InputSpec, class_names: Sequence[str]) -> tuple[str, Question, str]:
+        """The text that is asked, the question in it, and by what it is answered. Raises `DataError` where it is too long."""
+        asked, by, first = self.question(class_names), self.by, _pictures(_noise(spec)[:1])
+        text = loaded.said(asked.text, self.format)
+        behind = max(len(loaded.behind(text, word, first)[1]) for word in asked.words) if by == "score" else self.max_new_tokens
+        problem = loaded.too_long(text, first, behind)
+        if problem and self.fallback is not None:
+            asked, by = question_of({**vars(self), "prompt": self.fallback}, class_names), "score"
+            text = loaded.said(asked.text, self.format)
+            problem = loaded.too_long(text, first, max(len(loaded.behind(text, word, first)[1]) for word in asked.words))
+        if problem:
+            advice = "" if self.tuned else ", or set fallback to one without {labels}, whose labels are scored"
+            raise DataError(f"{self._name}: {problem}; ask a shorter prompt{advice}")
+        return text, asked, by
+
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`; nothing is drawn. Raises `InputError` where the network cannot be asked for all labels at once."""
         # Its own copy, read anew: another one of several billions of weights would be kept beside it.
         dtype = "float32" if self.dtype == "auto" else self.dtype
-        loaded = _load.__wrapped__(self.path, self.path_sha256, self.revision, self.trust_code, dtype, False, "cpu")
-        asked, noise = self.question(class_names), _noise(input)
-        text, pictures, blank = loaded.said(asked.text, self.format), _pictures(noise), _pictures(np.zeros_like(noise))
-        problem = loaded.too_long(text, pictures, max(len(loaded.behind(text, word, pictures)[1]) for word in asked.words))
-        if problem:
-            raise InputError("model.prompt", f"{problem}; a prompt without {{labels}} is shorter")
+        loaded = load.__wrapped__(self.path, self.path_sha256, self.revision, self.trust_code, dtype, False, "cpu")
+        text, asked, _ = self._asked(loaded, input, class_names)
+        noise = _noise(input)
+        pictures, blank = _pictures(noise), _pictures(np.zeros_like(noise))
         given, other = (loaded.encoded([text] * 2, shown) for shown in (pictures, blank))
         pixels = given.pop("pixel_values", torch.empty(0))
         if pixels.ndim != 4 or any(len(value) != 2 or not value.equal(other[name]) for name, value in given.items()):
@@ -139,7 +144,7 @@ class VisionLanguage(Prompted, Backbone):
         return Path(self.path).name
 
     def _loaded(self) -> Loaded:
-        return _load(self.path, self.path_sha256, self.revision, self.trust_code, self.dtype, self.four_bit, self.device)
+        return load(self.path, self.path_sha256, self.revision, self.trust_code, self.dtype, self.four_bit, self.device)
 
     def _generated(self, loaded: Loaded, text: str, pictures: list[Any], ids: NDArray[np.int64]) -> list[str]:
         given = loaded.encoded([text] * len(pictures), pictures)
@@ -209,84 +214,6 @@ class VisionLanguage(Prompted, Backbone):
         return torch.stack(columns, 1).cpu()
 
 
-class Loaded(NamedTuple):
-    """A model and what makes its inputs."""
-
-    model: Any
-    processor: Any
-    device: str
-
-    @property
-    def tokenizer(self) -> Any:
-        """The processor's tokenizer."""
-        return getattr(self.processor, "tokenizer", self.processor)
-
-    @property
-    def marks(self) -> list[int]:
-        """The tokens that stand for an image, which no answer has."""
-        parts = (self.model.config, getattr(self.model.config, "vision_config", None))
-        found = (getattr(part, name, None) for part in parts for name in ("image_token_id", "image_token_index"))
-        return sorted({token for token in found if token is not None})
-
-    def said(self, prompt: str, format: str | None) -> str:
-        """The prompt with its image's place, as the model was taught to be spoken to."""
-        prepends = hasattr(self.processor, "num_query_tokens")  # BLIP's kin put the image before the text themselves
-        mark = "" if prepends else str(getattr(self.processor, "image_token", None) or "<image>")
-        if format is not None or not getattr(self.processor, "chat_template", None):
-            return (format or PLAIN_FORMAT).replace("{image}", mark).replace("{prompt}", prompt)
-        content = [{"type": "image"}, {"type": "text", "text": prompt}]
-        text = str(
-            self.processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False)
-        )
-        begin = self.tokenizer.bos_token
-        adds = begin and self.tokenizer("a")["input_ids"][:1] == [self.tokenizer.bos_token_id]
-        return text.removeprefix(begin) if adds else text  # not twice
-
-    def encoded(self, texts: list[str], pictures: list[Any]) -> dict[str, Any]:
-        """The inputs of the model for texts with a picture each."""
-        try:
-            given = self.processor(images=pictures, text=texts, return_tensors="pt", padding=True)
-        except Exception as error:  # whatever a processor makes of a template that is not its own
-            raise DataError(f"the model's processor does not take the prompt ({one_line(str(error), 200)})") from None
-        placed = {name: value.to(self.device) for name, value in given.items() if hasattr(value, "to")}
-        floats = {name: value.to(self.model.dtype) for name, value in placed.items() if value.is_floating_point()}
-        return {**placed, **floats}
-
-    def tokens(self, text: str, pictures: list[Any]) -> Tensor:
-        """The tokens of a text with one picture, int64 [length]."""
-        found: Tensor = self.encoded([text], pictures[:1])["input_ids"][0]
-        return found
-
-    def with_word(self, text: str, word: str) -> str:
-        """A prompt answered by a word."""
-        return text + ("" if text[-1:].isspace() or text.endswith(">") else " ") + word
-
-    def behind(self, text: str, word: str, pictures: list[Any]) -> tuple[int, Tensor]:
-        """How many tokens a prompt shares with itself answered by a word, and the tokens behind these."""
-        prompt, whole = self.tokens(text, pictures), self.tokens(self.with_word(text, word), pictures)
-        shared = min(len(prompt), len(whole) - 1)
-        same = int((prompt[:shared] == whole[:shared]).long().cumprod(0).sum())
-        return same, whole[same:]
-
-    def shared(self, text: str, words: Sequence[str], pictures: list[Any]) -> int:
-        """How many tokens a prompt shares with itself answered by any of the words."""
-        return min(self.behind(text, word, pictures)[0] for word in words)
-
-    def too_long(self, text: str, pictures: list[Any], behind: int) -> str:
-        """What speaks against the length of a prompt with so many tokens behind it; empty for nothing."""
-        given, config = self.encoded([text], pictures[:1]), self.model.config
-        inner = getattr(config, "text_config", config)
-        for name, most, more in (
-            ("input_ids", getattr(inner, "max_position_embeddings", None), behind),
-            ("qformer_input_ids", getattr(getattr(config, "qformer_config", None), "max_position_embeddings", None), 0),
-        ):
-            many = given[name].shape[1] + more if name in given else 0
-            if most is not None and many > most:
-                what = "prompt" if name == "input_ids" else "prompt that its Q-Former reads"
-                return f"the {what} has {many:,} tokens with image and answer, and the model takes {most:,}"
-        return ""
-
-
 class _Drawn:
     """Adds to the scores of each token the noise with which the largest is a draw (Gumbel), keyed by seed, row and step."""
 
@@ -311,61 +238,3 @@ def _pictures(x: NDArray[np.uint8]) -> list[Any]:
     from PIL import Image
 
     return [Image.fromarray(one[..., 0] if one.shape[2] == 1 else one).convert("RGB") for one in x]
-
-
-@lru_cache(maxsize=1)
-def _load(path: str, sha256: str | None, revision: str | None, trust_code: bool, dtype: str, four_bit: bool, device: str) -> Loaded:
-    """The model made ready: once for all sets and prompts that it is asked about. Raises `InputError`."""
-    import transformers
-
-    library: Any = transformers
-    where = path
-    if is_hub_name(path):
-        where = _fetched(path, revision, trust_code)
-    elif sha256 is not None and contents_hash(Path(path), "vision-language") != sha256:
-        raise InputError("model.path", f"the files in {path!r} have changed: they no longer hash to {sha256[:12]}...")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    told: dict[str, Any] = {"trust_remote_code": trust_code, "local_files_only": True}
-    try:
-        with quiet():
-            config = library.AutoConfig.from_pretrained(where, **told)
-            kinds = [library.AutoModelForImageTextToText, getattr(library, "AutoModelForMultimodalLM", None)]
-            kind = next((item for item in kinds if item is not None and type(config) in item._model_mapping), None)
-            kind = library.AutoModelForCausalLM if kind is None and trust_code else kind
-            if kind is None:
-                raise InputError(
-                    "model.path", f"{path!r} holds a {config.model_type!r}, which does not answer in words about images"
-                )
-            processor = library.AutoProcessor.from_pretrained(where, **told)
-            made = {"dtype": dtype if dtype == "auto" else getattr(torch, dtype), "use_safetensors": True, **told}
-            if four_bit:
-                made["quantization_config"] = library.BitsAndBytesConfig(load_in_4bit=True)
-                made["device_map"] = device
-            model, report = kind.from_pretrained(where, config=config, output_loading_info=True, **made)
-    except InputError:
-        raise
-    except Exception as error:  # whatever a damaged or foreign folder makes the library raise
-        raise InputError(
-            "model.path", f"{path!r} cannot be read as a vision-language model ({one_line(str(error), 200)})"
-        ) from None
-    missing = sorted([*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])])
-    if missing:
-        raise InputError("model.path", f"the weights in {path!r} do not fit its config.json: they lack {missing[0]!r}")
-    if not hasattr(processor, "image_processor"):
-        raise InputError("model.path", f"{path!r} has no preprocessor_config.json, by which images are read")
-    made_ready = Loaded(model.eval() if four_bit else model.eval().to(device), processor, device)
-    made_ready.tokenizer.padding_side = "left"
-    return made_ready
-
-
-def _fetched(name: str, revision: str | None, trust_code: bool) -> str:
-    """Where a model of the hub lies in its cache, fetched when it is not there."""
-    from huggingface_hub import snapshot_download
-
-    wanted = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", *(["*.py"] if trust_code else [])]
-    try:
-        return str(snapshot_download(name, revision=revision, allow_patterns=wanted))
-    except Exception as error:  # what the hub's client and all below it raise without a network
-        problem = f"{name!r} at revision {revision!r} is not in the hub's cache and cannot be downloaded"
-        raise InputError("model.path", f"{problem} ({one_line(str(error), 200)}); name a folder with its files") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from crosswind.core.registry import load
+from crosswind.core.registry import facts, load
 from crosswind.core.types import canonical
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
@@ -32,11 +32,18 @@ def check_ready(plan: Plan, workers: int) -> None:
         for device in sorted(devices):
             check_device(device)
     used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
-    for values in used.values():
-        check_pixels(build_dataset(values), workers)
+    datasets = {name: build_dataset(values) for name, values in used.items()}
+    for dataset in datasets.values():
+        check_pixels(dataset, workers)
     given = {canonical(job.spec["model"]): job.spec["model"] for job in plan.jobs if job.kind == "predict" and "model" in job.spec}
     for model in given.values():
         load("models", model["name"])(**model["knobs"]).ready()
+    told = {canonical([job.spec[name] for name in ("model", "main")]): job.spec for job in plan.jobs if "model" in job.spec}
+    for spec in told.values():
+        if "fits" in facts("models", spec["model"]["name"]).defines:
+            main = datasets[spec["main"]]
+            names = main.attribute(spec["split"]["label"]).values
+            load("models", spec["model"]["name"])(**spec["model"]["knobs"]).fits(main.check_inputs(), [str(name) for name in names])
     weighed = {}
     for job in plan.jobs:
         knobs = job.spec["model"]["knobs"] if job.kind == "fit" else {}
