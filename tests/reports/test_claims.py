@@ -100,6 +100,28 @@ def test_the_numbers_by_hand() -> None:
     assert (row["diff"], row["diff_low"], row["n"]) == (pytest.approx(0.1), pytest.approx(0.07516, abs=1e-5), 3)
 
 
+def test_a_model_that_is_asked_counts_once_though_it_stands_beside_every_trained_one() -> None:
+    rows = [row for model in ("mlp", "cnn") for row in several("erm", [0.6, 0.62, 0.64], model=model)]
+    rows += [row for model in ("mlp", "cnn") for name in ("llava", "phi") for row in several(name, [0.5] * 3, model=model)]
+    on = [{"method": "erm", "model": "cnn"}, {"method": "llava"}]
+    claims = [(on[0], on[1]), (on[1], on[0]), (on[1], {"method": "phi"}), (on[1], {"method": "erm"}), ({"method": "erm"}, on[1])]
+    told = {"models": {name: {} for name in ("mlp", "cnn", "llava", "phi")}, "methods": {"erm": {}}}
+    found = judged(rows, *(claim(better=better, than=than) for better, than in claims), **told)
+    assert [(item.number, item.better.model, item.than.model) for item in found] == [
+        (1, "cnn", "cnn"),
+        (2, "cnn", "cnn"),
+        (3, "mlp", "mlp"),
+        (4, "mlp", "mlp"),
+        (4, "cnn", "cnn"),
+        (5, "mlp", "mlp"),
+        (5, "cnn", "cnn"),
+    ]
+    for row in rows:
+        row["metrics"] = {**row["metrics"], "selected_step": 0}
+    (at,) = [at for at in arrange(rows).shown() if at.place.model == "cnn"]
+    assert [at.entries["SC", name].summary("accuracy").n for name in ("erm", "llava")] == [3, 1]  # type: ignore[union-attr]
+
+
 def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
     rows = ERM + several("irm", [0.70, 0.73, 0.73]) + several("erm", [0.5, 0.5, 0.6], shift="none")
     rows += several("irm", [0.4, 0.3, 0.5], shift="none", model="cnn") + several("erm", [0.6, 0.5, 0.6], shift="none", model="cnn")

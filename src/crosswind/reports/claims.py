@@ -189,18 +189,27 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         about = where.method, where.model, where.shift, len(points[where]), count["pending"] + count["running"], count["failed"]
         return JudgedSide(*about, entry or Entry(), str(side.set), minus)
 
-    out = []
+    # A model that is only asked stands under its label beside every model that is trained, with the same answers: it counts once.
+    asked = set(resolved.get("models") or {}) - set(resolved.get("methods") or {})
+    out: list[Judgement] = []
     models = list(dict.fromkeys(where.model for where in points))
     for number, claim in enumerate(claims, 1):
         better, than = sides_of(claim, str(resolved["reference"]))
         rule = rule_of(claim, resolved["selection"])
         share = claim.get("wins_back")
+        once: set[Run] = set()
         for where in points:
             if where.method != better.method or better.model not in (None, where.model) or better.shift not in (None, where.shift):
                 continue
             if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "size")):
                 continue
-            for model in [than.model] if than.model is not None else [where.model] if better.model is None else models:
+            if better.method in asked and better.model is None:
+                again = where._replace(model="") in once if than.model is None else where.model != than.model
+                if again:
+                    continue
+                once |= {where._replace(model="")} if than.method in asked else set()
+            beside = better.model is None or than.method in asked
+            for model in [than.model] if than.model is not None else [where.model] if beside else models:
                 other = where._replace(method=than.method, model=model, shift=than.shift or where.shift)
                 whole = other._replace(shift=str(unshifted(resolved["shifts"]))) if share else other
                 apart = other != where or (better.set, better.minus) != (than.set, than.minus)

@@ -37,7 +37,7 @@ def interval_note(layouts: Collection[tuple[int, int]]) -> str:
         reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for _, n in several)
         text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
         text += " So few show only effects far larger than the spread between seeds." if several[-1][1] < 4 else ""
-    single = f" A value without ± has one {'run' if crossed else 'seed'}."
+    single = f" A value without ± has one {'run' if crossed else 'seed'}, or the same answers with every seed."
     return text + (single if any(n == 1 for _, n in layouts) else "")
 
 

@@ -115,13 +115,14 @@ def _table_body(table: Table) -> Markup:
 
 def _view(study: StudyRecord, key: str) -> dict[str, Any]:
     """What the template is given of a study."""
-    counts = Counter(str(run["status"]) for run in study.runs)
+    states = {run["key"]: str(run["status"]) for run in study.runs}  # a model that is asked stands beside every one that is trained
+    counts = Counter(states.values())
     others = [(f"{counts[state]:,}", state) for state in ("diverged", "failed", "running", "pending") if counts[state]]
     return {
         "id": key,
         "name": study.name,
         "about": str(study.resolved.get("about") or ""),
-        "tiles": [(f"{counts['finished']:,}", f"of {len(study.runs):,} runs finished"), *others],
+        "tiles": [(f"{counts['finished']:,}", f"of {len(states):,} runs finished"), *others],
         "facts": _facts(study),
         "remarks": _remarks(study),
         "sections": _sections(study),

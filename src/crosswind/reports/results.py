@@ -95,9 +95,15 @@ class Entry:
         return max((int(item[metric]) for item in self.metrics.values() if item.get(metric) is not None), default=None)
 
     def summary(self, metric: str) -> Summary | None:
-        """Mean and interval over seeds (and split seeds), or None where no run has the metric."""
+        """Mean and interval over seeds (and split seeds), or None where no run has the metric.
+
+        What took no step and gave the same numbers at every seed, as a model that is only asked, is one run without interval.
+        """
         if metric not in self._known:
             values = self.values(metric)
+            first = next(iter(self.metrics.values()), {})
+            if len(values) > 1 and first.get("selected_step") == 0 and all(item == first for item in self.metrics.values()):
+                values = dict(list(values.items())[:1])
             self._known[metric] = over_runs(values, LEVEL) if values else None
         found: Summary | None = self._known[metric]
         return found
