@@ -141,7 +141,7 @@ def test_pictures(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         ),
         (("--train", "{place}/no.csv"), "there is no file"),
         (("--train", "{place}/half.csv"), "no attribute is left to audit (wing: only the training table has it; place: only the"),
-        (("--target", "{place}"), "is no table by its name (valid: .csv, .parquet)"),
+        (("--target", "{place}"), "is no table by its name (valid: .csv, .tsv, .parquet)"),
         (("--columns", "wings"), "error: --columns: unknown column of either table 'wings' (valid: bird"),
         (("--names", "wings"), "error: --names: unknown column of either table 'wings'"),
         (("--out", "{place}/a.gif"), "is no picture by its name (valid: .svg, .pdf, .png, .html)"),

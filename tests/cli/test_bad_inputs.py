@@ -294,7 +294,6 @@ CASES = [
         edited("data", "big", to={"source": "digits", "options": {"size": 64}, "label": "digit", "attributes": ["ink"]})
         + "sets: {validation: {role: validation, law: train}, test: {role: test, source: big}}",
         ("data.big.options.size:", "64 x 64", "32 x 32")),
-    Case("semicolons", of_table(), ("data.own", "';'", "commas"), prepare=lambda tmp: table(tmp, ROWS.replace(",", ";"))),
     Case("line break in a value", of_table(), ("colour", "row 1", "line break"),
         prepare=lambda tmp: table(tmp, ROWS.replace("red", '"r\ned"'))),
     Case("UTF-16", of_table(), ("data.own", "UTF-16", "UTF-8"),

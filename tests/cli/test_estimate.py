@@ -312,7 +312,7 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (given("broken"), "the model failed on 100 inputs (KeyError: 'no such layer')"),
         (given("narrow"), "answered 100 inputs by float64 (100, 3); it must give logits [100, 10] or labels [100]"),
         (given(data=str(tmp_path / "empty")), f"data: the folder {str(tmp_path / 'empty')!r} holds no images"),
-        (given(data="nowhere"), "--data: 'nowhere' is no folder, no .csv or .parquet file, and no source"),
+        (given(data="nowhere"), "--data: 'nowhere' is no folder, no .csv or .tsv or .parquet file, and no source"),
         (given(data="gone.csv"), "--data: there is no file 'gone.csv'"),
         (given(source=str(one)), "--classes: the model has one class, so that every answer is right"),
         (

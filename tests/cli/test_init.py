@@ -86,3 +86,26 @@ def test_what_cannot_be_proposed_is_one_sentence(
     assert _status(["init", str(table), *words]) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not table.with_suffix(".yaml").exists()
+
+
+def test_a_text_and_a_label_alone_are_a_study_over_the_length(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    """The rule's classes of length are the ones that the file names, so that it is planned and run as it is."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{'so ' * (row % 7)}good film;{1 + row % 2}" for row in range(300)]
+    (tmp_path / "films.tsv").write_text("\n".join(["review;stars", *lines]), encoding="utf-8")
+    assert _status(["init", "films.tsv"]) == 0
+    said = capsys.readouterr()
+    assert "no column beside them is an attribute: 'length' tells texts of 6 words and more." in said.err
+    planned = plan_of("films.yaml", None, ())
+    data = planned.study.data["own"]
+    assert (data.label, data.attributes) == ("stars", ["length"]) and set(planned.study.shifts) == {"none", "SC", "UDS"}
+    assert planned.study.shifts["UDS"]["unseen"] == "6+"
+    short = ["training.steps=2", "training.validate_every=1", "seeds=1", "methods={erm: {}}"]
+    words = [word for setting in short for word in ("--set", setting)]
+    assert _status(["run", "films.yaml", "--workers", "1", "--out", "out", *words]) == 0
+
+
+def test_the_surest_name_is_the_label(tmp_path: Path) -> None:
+    lines = [f"a film that I saw,{('book', 'film')[row // 2 % 2]},{row % 2}" for row in range(100)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,category,overall", *lines]), encoding="utf-8")
+    assert "label 'overall' (2 values), attribute 'category'" in propose(str(tmp_path / "t.csv")).notes[1]

@@ -15,7 +15,7 @@ from crosswind.core.types import PART_MARK
 from crosswind.data.dataset import AttributedDataset
 
 KINDS = ("words", "contains", "matches")
-_WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
+WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 _AT_ONCE = 4096
 
 
@@ -55,7 +55,7 @@ def _lengths(cuts: Any, path: str) -> tuple[tuple[str, ...], Callable[[str], int
     values = [f"{low}-{high - 1}" if high - low > 1 else str(low) for low, high in itertools.pairwise([0, *cuts])]
 
     def code_of(text: str) -> int:
-        return int(np.searchsorted(edges, sum(1 for _ in _WORD.finditer(text)), side="right"))
+        return int(np.searchsorted(edges, sum(1 for _ in WORD.finditer(text)), side="right"))
 
     return (*values, f"{cuts[-1]}+"), code_of
 

@@ -26,7 +26,7 @@ from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, Attribu
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
-KINDS = (".csv", ".parquet")
+KINDS = (".csv", ".tsv", ".parquet")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 FRAMES = ("a polars or pandas frame", "a mapping from name to values")
@@ -35,7 +35,9 @@ MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
 
 
 def read_table(path: str, field: str) -> DataFrame:
-    """The rows of a CSV (UTF-8, comma, header) or Parquet file. CSV cells are all text, empty ones null.
+    """The rows of a CSV (UTF-8, with a header) or Parquet file. CSV cells are all text, empty ones null.
+
+    Cells of a CSV are separated by commas, or by what stands in a header without one: semicolons, tabs or bars.
 
     `field` names the setting in errors about the path. Raises `InputError` for a path that is no such file, `DataError` for a file
     that cannot be read as a table, has no rows or names a column twice.
@@ -50,10 +52,10 @@ def read_table(path: str, field: str) -> DataFrame:
 
     text = b""
     try:
-        if kind == ".csv":
+        if kind != ".parquet":
             text = _text_of(place, path)
             # Without a header first: polars would rename a column that is named twice.
-            rows = polars.read_csv(text, has_header=False, infer_schema=False)
+            rows = polars.read_csv(text, has_header=False, infer_schema=False, separator=_separator(text))
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows = rows.slice(1)
         else:
@@ -66,8 +68,6 @@ def read_table(path: str, field: str) -> DataFrame:
         raise DataError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(_fault_of(text, path) or f"{path} cannot be read as a table: {_first_sentence(str(error))}") from None
-    if len(header) == 1 and header[0] and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
-        raise DataError(f"{path} separates its cells by {mark!r}, and a CSV table needs commas")
     names: list[str] = []
     for i, name in enumerate(header):
         if not name or "\x00" in name:
@@ -106,9 +106,15 @@ def _text_of(place: Path, path: str) -> bytes:
     return raw.rstrip(b"\r\n")
 
 
+def _separator(text: bytes) -> str:
+    """What stands between the cells of a CSV's first line: a comma where there is one."""
+    first = text.partition(b"\n")[0].decode(errors="replace")
+    return next((mark for mark in ",;\t|" if mark in first), ",")
+
+
 def _fault_of(text: bytes, path: str) -> str | None:
     """The sentence about the first line that has more cells than the first one, or whose quotes go wrong, if there is one."""
-    reader = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True, delimiter=_separator(text))
     try:
         first = len(next(reader, []))
         found = next(((reader.line_num, len(cells)) for cells in reader if len(cells) > first), None)

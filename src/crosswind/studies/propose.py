@@ -11,14 +11,30 @@ import numpy as np
 
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.data.decoding import IMAGE_ENDINGS
+from crosswind.data.rules import WORD
 from crosswind.data.tabular import MISSING, has_column, read_table
 
 if TYPE_CHECKING:
-    from polars import DataFrame
+    from polars import DataFrame, Series
 
 MOST_VALUES = 20
 """A column of more different values is not proposed as label or attribute."""
-LABELS = ("label", "class", "target", "y", "category", "species", "diagnosis", "answer")
+LABELS = (
+    "label",
+    "gold_label",
+    "class",
+    "target",
+    "y",
+    "sentiment",
+    "stars",
+    "rating",
+    "overall",
+    "category",
+    "species",
+    "diagnosis",
+    "answer",
+)
+"""Usual names of the column that is to be told, the surest first."""
 UNITS = (
     "patient",
     "subject",
@@ -34,6 +50,8 @@ UNITS = (
     "pair_id",
     "batch_id",
 )
+LENGTH = "length"
+"""The attribute of texts that is proposed where there is no column for one."""
 LEAST, MOST_TEST = 4, 25
 """Rows of the smallest cell that a study needs, and the most rows of a cell that test."""
 SPLITS = ("split", "fold", "partition", "subset")
@@ -72,9 +90,14 @@ def propose(
         raise unknown("--label", f"column of {table}", label, rows.columns)
     if label is not None and label not in fits:
         raise InputError("--label", f"{label!r} has missing values, one value, or more than {MOST_VALUES} values", list(fits))
-    named = [name for name in fits if name.lower() in LABELS]
+    named = sorted((name for name in fits if name.lower() in LABELS), key=lambda name: LABELS.index(name.lower()))
     chosen = label or (named or list(fits) or [""])[0]
-    attributes = [name for name in fits if name != chosen]
+    attributes, rule = [name for name in fits if name != chosen], None
+    if not attributes and fits and not path_column and LENGTH not in rows.columns:
+        cut = max(1, int(_counts(rows, columns).median()) + 1)  # type: ignore[arg-type]
+        rows = rows.with_columns((_counts(rows, columns) >= cut).cast(int).alias(LENGTH))
+        attributes, rule = [LENGTH], cut
+        fits[LENGTH] = [f"0-{cut - 1}" if cut > 1 else "0", f"{cut}+"]  # as `crosswind.data.rules` calls them
     if not attributes:
         raise DataError(f"{table} needs two columns of 2 to {MOST_VALUES} values without missing ones: a label and an attribute")
     smallest = {name: _smallest(rows, chosen, name) for name in attributes}
@@ -88,11 +111,13 @@ def propose(
     test = max(1, min(MOST_TEST, smallest[attribute] // 3))
     counts = rows[attribute].cast(str).str.strip_chars().value_counts(sort=True)
     rare = str(counts[attribute][-1])
+    rare = rare if rule is None else fits[LENGTH][int(rare)]
     others = [name for name in attributes if name != attribute]
     several = "columns" if len(columns) > 1 else "column"
     where = f"texts in {several} {', '.join(map(repr, columns))}" if folder is None else f"images by column {found!r} in {folder}"
     notes = [
         f"{rows.height:,} rows; {where}",
+        *([] if rule is None else [f"no column beside them is an attribute: {LENGTH!r} tells texts of {rule} words and more"]),
         f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r} ({len(fits[attribute])} values); "
         f"the smallest cell of both has {smallest[attribute]} rows",
     ]
@@ -109,7 +134,7 @@ def propose(
         if blank:
             given["blank"] = "leave-out"
             notes.append(f"{blank:,} rows without a text are left out")
-    made = _text(given, chosen, attribute, others, unit, test, rare, _PICTURES if folder is not None else _TEXTS)
+    made = _text(given, chosen, attribute, others, unit, test, rare, rule, _PICTURES if folder is not None else _TEXTS)
     return Proposal(made, tuple(notes))
 
 
@@ -130,6 +155,14 @@ def _paths(rows: DataFrame) -> str | None:
 
     texts = [name for name in rows.columns if rows[name].dtype == polars.String and rows[name][0]]
     return next((name for name in texts if str(rows[name][0]).lower().endswith(IMAGE_ENDINGS)), None)
+
+
+def _counts(rows: DataFrame, columns: Sequence[str]) -> Series:
+    """The words of every text, of all its parts."""
+    import polars
+
+    told = polars.concat_str([polars.col(name).cast(polars.String).fill_null("") for name in columns], separator=" ")
+    return rows.select(told.str.count_matches(WORD.pattern)).to_series()
 
 
 def _longest(rows: DataFrame) -> str | None:
@@ -184,6 +217,7 @@ def _text(
     unit: str | None,
     test: int,
     rare: str,
+    rule: int | None,
     trained: str,
 ) -> str:
     import yaml
@@ -191,10 +225,15 @@ def _text(
     def word(value: object) -> str:
         return str(yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)).removesuffix("...\n").strip()
 
-    options = word({**given, "columns": [label, attribute, *others]})
+    options = word({**given, "columns": [label, *([attribute, *others] if rule is None else [])]})
     grouped = f"    unit: {word(unit)}    # rows of one {unit} are never in both training and test\n" if unit else ""
     grouped = grouped or "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training and test\n"
     more = f"    # more attributes that fit: {', '.join(others)}\n" if others else ""
+    more += (
+        ""
+        if rule is None
+        else f"    rules: {{{attribute}: {{words: [{rule}]}}}}    # shorter texts, and those of so many words and more\n"
+    )
     if unit:
         options = options.replace("}", f", unit: {word(unit)}}}")
         grouped = ""

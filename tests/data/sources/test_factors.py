@@ -88,7 +88,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"grid": {"a": 2}, "columns": ["a"]}, "data.columns: belongs to a path"),
     ({"path": "x.csv", "copies": 2}, "data: copies and split belong to a grid"),
     ({"path": "x.csv"}, "data.path: there is no file 'x.csv'"),
-    ({"path": "x.txt"}, r"data.path: 'x.txt' is no table by its name \(valid: .csv, .parquet\)"),
+    ({"path": "x.txt"}, r"data.path: 'x.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)"),
     ({"grid": {"a": 2}, "coppies": 2}, "data.coppies: unknown setting of source 'factors': 'coppies', did you mean 'copies'"),
 ]
 

@@ -156,7 +156,7 @@ def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
     [
         ([1, 2], r"train: must be a table, not \[1, 2\] \(valid: a path, a polars or pandas frame"),
         ("no.csv", "train: there is no file 'no.csv'"),
-        ("table.txt", r"train: 'table.txt' is no table by its name \(valid: .csv, .parquet\)"),
+        ("table.txt", r"train: 'table.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)"),
         ({}, "the train table has no rows"),
         ({"y": [], "x": []}, "the train table has no rows"),
         (pandas.DataFrame([[1, 2]], columns=["y", "y"]), "the train frame names a column twice"),

@@ -46,7 +46,7 @@ class Table(PreparedSource):
     `crosswind prepare table --set path=TABLE --set images=FOLDER --root DIR`.
     """
 
-    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
     images: str | None = knob(None, doc="folder of the images")
     text: str | list[str] | None = knob(None, doc="column that holds the texts, or columns of a text's parts, instead of images")
     blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
@@ -108,7 +108,7 @@ class Texts(Source):
     apart, is read as a space.
     """
 
-    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
     text: str | list[str] = knob("text", doc="column that holds the texts, or columns of a text's parts, in order")
     blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
     unit: str | None = knob(None, doc="column whose equal values belong together")
@@ -132,7 +132,7 @@ class Features(Source):
     those that are. `unit` names a column whose equal values are kept in one role.
     """
 
-    path: str = knob(doc="CSV (UTF-8, commas, a first line of names) or Parquet file")
+    path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
     features: str | None = knob(None, doc="npy file of numbers [rows, d] in the order of the table")
     numbers: list[str] | None = knob(None, doc="columns that hold the features, instead of a file")
     unit: str | None = knob(None, doc="column whose equal values belong together")
