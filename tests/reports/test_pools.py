@@ -99,6 +99,16 @@ def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
     assert "1 - SSE/SST, training" in measures.columns and "micro tau" in measures.columns
 
 
+def test_over_draws_of_one_domain_no_claim_is_judged() -> None:
+    law = {**CLEAN, "values": [1, 3]}
+    sets = {name: {"role": "test", "law": law, "draw": {"total": total}} for name, total in (("ten", 10), ("many", 900))}
+    resolved = {**RESOLVED, "sets": {"test": SETS["test"], **sets}}
+    (item,) = record(results(resolved), resolved).pools
+    assert item.pool.again == ["ten", "many"] and item.decisions == [] and item.tables["claims"] == []
+    assert any("The sets ten, many are draws of one domain" in text for text in item.intro())
+    assert record(results()).pools[0].pool.again == [] and record(results()).pools[0].decisions
+
+
 def test_few_networks_are_no_pool_and_one_is_judged_over_domains() -> None:
     one = {**RESOLVED, "models": {"small": {"model": "cnn"}}, "methods": {"erm": {}}}
     study = record(results(one, seeds=1), one)

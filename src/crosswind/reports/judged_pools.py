@@ -85,7 +85,11 @@ class Judged:
         pool = self.pool
         invariances = {label: pool.values[label] for label, form in pool.neighbourhoods.items() if form == "largest"}
         baselines = {label: points for label, points in pool.values.items() if pool.names[label] in ATC}
-        return decide(invariances, baselines, pool.rises, by_architecture=pool.apart) if invariances and pool.judged else []
+        return (
+            decide(invariances, baselines, pool.rises, by_architecture=pool.apart)
+            if invariances and pool.judged and not pool.again
+            else []
+        )
 
     # -- tables -----------------------------------------------------------------------------------------------------------------
 
@@ -220,6 +224,10 @@ class Judged:
             f"{' A training domain is shifted for networks trained on another.' if trained & shifted else ''}"
             f"{' Each architecture is judged alone.' if pool.apart else ' All architectures are judged as one.'}"
         ]
+        if pool.again:
+            out.append(
+                f"The sets {', '.join(pool.again)} are draws of one domain: the claims of Ng et al. 2022 are not judged over them."
+            )
         if pool.criteria:
             counts = sorted(Counter(pool.criteria.values()).items(), reverse=True)
             every, free = len(pool.criteria), len(pool.methods.keys() - pool.criteria.keys())

@@ -29,6 +29,7 @@ class Pool:
     `neighbourhoods`: by estimator that reads neighbours, its form. `rises`: by how many nats entropy rises near the rows of
     shifted domains, mean over networks. `criteria`: the share of training rows right at which a network's training stopped, of
     networks that had such a criterion. `missed`: networks that did not reach theirs; they are in no other field but `criteria`.
+    `again`: test sets drawn by one law from one data set, which are one domain: over them no claim on domains is judged.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Pool:
     rises: dict[str, float] = field(default_factory=dict)
     criteria: dict[str, float] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
 
     @property
     def direct(self) -> set[str]:
@@ -82,6 +84,7 @@ class _Seen(NamedTuple):
     network: str
     training: str
     test: str
+    law: str
     architecture: str
     method: str
     metrics: Mapping[str, Any]
@@ -115,6 +118,10 @@ def pools_of(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
 def _pool(name: str, seen: Sequence[_Seen], estimators: Mapping[str, Mapping[str, Any]], resolved: Mapping[str, Any]) -> Pool:
     pool, methods = Pool(name), _named(resolved["methods"], "method")
     rises: dict[str, list[float]] = {}
+    laws: dict[str, dict[str, None]] = {}
+    for item in seen:
+        laws.setdefault(item.law, {})[item.test] = None
+    pool.again = next((list(tests) for tests in laws.values() if len(tests) > 1), [])
     pool.missed = list(dict.fromkeys(item.network for item in seen if item.metrics.get("fitted") is False))
     for item in seen:
         if item.metrics.get("fitted") is not None:
@@ -174,7 +181,7 @@ def _seen(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterat
                     continue
                 said.add((network, test))
                 kind = models[method if given else place.model]["model"]
-                yield _Seen(place.data, network, names[own], test, str(kind), method, metrics)
+                yield _Seen(place.data, network, names[own], test, key, str(kind), method, metrics)
 
 
 def _named(given: Any, word: str) -> dict[str, dict[str, Any]]:
