@@ -344,3 +344,18 @@ def test_features_are_refused(server: ChatServer) -> None:
     with pytest.raises(DataError, match="^chat-api takes images or texts, and the inputs of 'f' are features of 3 numbers$"):
         said(data)
     assert not server.asked
+
+
+def test_the_command_tells_how_many_rows_are_answered(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About a set that takes hours; where there is no terminal by a line at most every half minute."""
+    from crosswind.cli import run as command
+    from crosswind.studies.scheduler import Progress
+
+    clock = iter([0.0, 1.0, 40.0, 40.0, 41.0, 80.0, 80.0])
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    tell = command._teller("study", None)
+    for done in (1000, 2000, 3000, 4000):
+        tell(Progress(0, 1, 0, 2, None, "runs", "key", {"rows": done, "of": 42_791}))
+    assert capsys.readouterr().err.splitlines() == [
+        f"study: 0 of 2 runs done, 1 running, 0 failed; {rows} of 42,791 rows are answered" for rows in ("2,000", "4,000")
+    ]

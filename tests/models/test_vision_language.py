@@ -15,6 +15,8 @@ from tests.models.tiny_vision import MAKERS, write_llava
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.models import vision_language
+from crosswind.models.clip import Clip
+from crosswind.models.outside import telling
 from crosswind.models.vision_language import VisionLanguage
 from crosswind.studies.jobs import GIVEN
 from crosswind.studies.plan import make_plan
@@ -267,6 +269,16 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_written(
     assert _status(["run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out")]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert re.search(told, line) and not (tmp_path / "out").exists()
+
+
+def test_it_tells_how_many_rows_are_answered(folders: dict[str, Path], digits: cw.AttributedDataset) -> None:
+    told: list[tuple[int, int]] = []
+    with telling(lambda done, of: told.append((done, of))):
+        model(folders["llava"], batch=2).answer(ROWS, digits, CLASSES)
+        Clip(clip_folder()).answer(ROWS, digits, CLASSES)
+    assert told == [(2, 5), (4, 5), (5, 5), (5, 5)]
+    model(folders["llava"], batch=2).answer(ROWS, digits, CLASSES)
+    assert len(told) == 4, "nobody listens"
 
 
 def test_texts_are_refused_when_it_is_planned(folders: dict[str, Path], tmp_path: Path) -> None:

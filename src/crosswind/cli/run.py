@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from crosswind.studies.plan import Plan
     from crosswind.studies.scheduler import Progress, Summary
     from crosswind.studies.store import Store
+
+ROWS_SECONDS = 30
+"""Between two lines on the answers of one set, where there is no terminal."""
 
 
 def run_command(
@@ -120,16 +124,23 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
 def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
     """What tells progress: by a bar on a terminal, elsewhere by about fifty lines, however many runs there are."""
     task = bar.add_task(name, total=1, words="starting") if bar else None
-    printed = -1.0
+    printed, at = -1.0, time.monotonic()
 
     def tell(progress: Progress) -> None:
-        nonlocal printed
+        nonlocal printed, at
         ended, failure = progress.done + progress.failed, "failed" in progress.message
         words = f"{progress.done} of {progress.total} runs done, {progress.running} running, {progress.failed} failed"
         words += f", {_clock(progress.left)} left" if progress.left is not None else ""
+        if "rows" in progress.report:  # of a model that is asked, which may take hours for one set
+            words += f"; {progress.report['rows']:,} of {progress.report['of']:,} rows are answered"
         if bar:
             bar.update(task, total=progress.total, completed=ended, words=words)
-        elif not progress.report:
+        elif progress.report:
+            if "rows" in progress.report and time.monotonic() - at >= ROWS_SECONDS:
+                at = time.monotonic()
+                print(f"{name}: {words}", file=sys.stderr)
+        else:
+            at = time.monotonic()
             if ended - printed >= max(1, progress.total // 50) or ended == progress.total or failure:
                 printed = ended
                 print(f"{name}: {words}", file=sys.stderr)

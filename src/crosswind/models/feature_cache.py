@@ -23,6 +23,7 @@ from crosswind.core.errors import DataError, one_line
 from crosswind.core.files import write_atomically
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
+from crosswind.models.outside import tell
 
 __all__ = ["FeatureCache", "feature_cache", "image_keys"]
 
@@ -56,6 +57,7 @@ class FeatureCache:
                 hashed.update(zip(part.tolist(), image_keys(images), strict=True))
             keys = [hashed[row] for row in part.tolist()]
             found.append(self._found(keys, self._reader(dataset, part, images), compute))
+            tell(start + len(part), len(rows))
         return np.concatenate(found)
 
     def of_images(self, images: NDArray[np.uint8], compute: Compute) -> NDArray[np.float32]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -55,10 +57,32 @@ def usable(device: str) -> None:
         raise InputError("model.device", f"torch finds no device {device!r} here") from None
 
 
+Told = Callable[[int, int], None]
+"""What is told how many rows are answered, and of how many."""
+_TOLD: ContextVar[Told | None] = ContextVar("told", default=None)
+
+
+@contextmanager
+def telling(told: Told) -> Iterator[None]:
+    """Inside, `told` hears how far the answers for a set are."""
+    token = _TOLD.set(told)
+    try:
+        yield
+    finally:
+        _TOLD.reset(token)
+
+
+def tell(done: int, of: int) -> None:
+    """So many rows of a set are answered."""
+    if (told := _TOLD.get()) is not None:
+        told(done, of)
+
+
 def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[Any]]:
     """The inputs of the rows in batches of at most `size`, see `InputSpec`, as in every evaluation."""
     for start in range(0, len(rows.rows), size):
         yield evaluation_inputs(dataset, rows.rows[start : start + size])
+        tell(min(start + size, len(rows.rows)), len(rows.rows))  # who asks for the next batch is done with this one
 
 
 def asked(

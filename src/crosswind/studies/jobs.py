@@ -28,6 +28,7 @@ from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
+from crosswind.models.outside import telling
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
@@ -118,7 +119,8 @@ def predict(spec: Values, place: Place) -> Done:
     meter, name = Meter(inside=True), spec["set"]
     with meter.part("evaluation"):
         answers, split, datasets = _asked(spec, place)
-        predictions, doubts = answers({name: row_set(split, name)}, datasets)
+        with telling(lambda done, of: place.report({"rows": done, "of": of})):
+            predictions, doubts = answers({name: row_set(split, name)}, datasets)
     write_predictions(place.folder / "predictions.npz", predictions)
     write_exhibits(place.folder, write_texts(place.folder, predictions, split.class_names))
     report = split.report
