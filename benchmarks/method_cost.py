@@ -63,7 +63,7 @@ CONVOLUTIONAL = ("bn-adapt", "occamnets", "pnd", "sagnet", "ubnet")  # they need
 ONLY = {"cyclegan": ("small-cnn",), "lora": ("mlp",)}  # the other has no linear layer but its head in the rest
 # By view they pair images with themselves, and the environments here are of other rows.
 SETTINGS: dict[str, dict[str, Any]] = {name: {"pairs": "class"} for name in ("cos", "mmd-align", "vicreg")}
-WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run"}
+WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run", "wise-ft": "run"}
 
 
 class Rows:

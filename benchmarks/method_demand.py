@@ -311,7 +311,7 @@ def demand(method: Method, model: str, side: int, rows: int, steps: int, device:
 
     For "jtt" those of a whole run of `steps` steps over ERM's: the share of steps that ERM takes before, one prediction of all
     `rows`, and the steps. For "ada" and "me-ada" too: the steps, and the ascent of each row and of each copy of it. For "bn-adapt"
-    those of a prediction, which goes through the model twice; its training is ERM's.
+    those of a prediction, which goes through the model twice; its training is ERM's. A run of "wise-ft" is its base's.
     """
     knobs: Any = method
     name = str(knobs.registered_name)

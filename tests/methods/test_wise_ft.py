@@ -12,28 +12,25 @@ from crosswind.core.knobs import Form
 from crosswind.core.registry import facts
 from crosswind.methods.erm import ERM
 from crosswind.methods.wise_ft import WiseFT
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import study_from
 from crosswind.training.loop import fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
-
-
-def logits_of(found: Any) -> Any:
-    """What the last weights say of the test rows."""
-    return found.predictions["last"]["test"].logits
 
 
 @pytest.mark.parametrize("model", ["mlp", "small-cnn"])  # the second with running statistics
 def test_weights_are_a_mean_of_those_at_the_start_and_those_of_erm(model: str) -> None:
     found, tuned, start = (run(method, model=model, steps=6) for method in (WiseFT(alpha=0.25), ERM(), WiseFT(alpha=0.0)))
-    weights, theirs, first = (item.weights("last") for item in (found, tuned, start))
+    weights, theirs, first = found.weights("last"), tuned.weights("best-id"), start.weights("last")
     names = [key for key in theirs if key.startswith("model.") and theirs[key].is_floating_point()]
     assert len(names) >= 4 and any((theirs[key] - first[key]).abs().max() > 1e-4 for key in names)
+    assert weights.keys() == theirs.keys()
     for key in names:
         assert torch.allclose(weights[key], 0.75 * first[key] + 0.25 * theirs[key], atol=1e-6), key
-        assert torch.equal(weights[key.replace("model.", "tuned.", 1)], theirs[key])
 
 
-def test_alpha_0_answers_as_the_model_began() -> None:
-    """For CLIP as its prompts do."""
+def test_alpha_1_is_what_validation_chose_of_erm_and_alpha_0_the_model_as_it_began() -> None:
+    """For CLIP as its prompts answer."""
     model = ModelSpec("clip", {"path": clip_folder(), "tuned": True})
     sets: Any = split()
 
@@ -41,20 +38,33 @@ def test_alpha_0_answers_as_the_model_began() -> None:
         settings = TrainingSettings.of({"steps": steps, "batch": 16, "validate_every": 3})
         return fit(method, sets, {"tiny": DATA}, model, settings, 0)
 
-    found, untrained = trained(WiseFT(alpha=0.0), 3), trained(ERM(), 0)
-    tuned = trained(WiseFT(alpha=1.0), 3).predictions["last"]["test"].logits
-    assert np.abs(tuned - untrained.predictions["last"]["test"].logits).max() > 1e-3
-    assert not any("random" in text for text in found.warnings)
-    one, two = (item.predictions["last"]["test"].logits for item in (found, untrained))
-    assert np.array_equal(one, two)
+    found, untrained, whole, erm = (
+        trained(WiseFT(alpha=0.0), 6),
+        trained(ERM(), 0),
+        trained(WiseFT(alpha=1.0), 6),
+        trained(ERM(), 6),
+    )
+    assert not any("random" in text or "no step" in text for text in found.warnings)
+    one, two, three, four = (item.predictions["best-id"]["test"].logits for item in (found, untrained, whole, erm))
+    assert np.array_equal(one, two) and np.abs(three - four).max() < 1e-6 < np.abs(three - one).max()
 
 
-def test_what_is_validated_is_what_is_kept() -> None:
-    """The selected step is that of the best interpolated weights, and predictions are theirs."""
-    half, whole = run(WiseFT(), steps=8, validate_every=2), run(ERM(), steps=8, validate_every=2)
-    assert [item["step"] for item in half.history] == [item["step"] for item in whole.history]
-    one, two = (logits_of(item) for item in (half, whole))
-    assert np.abs(one - two).max() > 1e-5
+def test_a_curve_of_alphas_is_one_training_which_is_that_of_erm() -> None:
+    study: dict[str, Any] = {
+        "name": "curve",
+        "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2, "validation": 0.1}}},
+        "shifts": {"none": []},
+        "sizes": {"small": {"total": 40}},
+        "models": {"clip": {"path": clip_folder(), "tuned": True}},
+        "methods": {"erm": {}, "wise-ft": {"alpha": [0.0, 0.25, 0.5, 0.75, 1.0]}},
+        "training": {"steps": 4, "batch": 8, "validate_every": 2, "lr": [0.001, 0.0001]},
+        "keep": "selected",
+        "seeds": 1,
+    }
+    fits = [job for job in make_plan(study_from(study)).jobs if job.kind == "fit"]
+    trained = {job.key for job in fits if not job.needs}
+    assert len(trained) == 2 and sum(bool(job.needs) for job in fits) == 10
+    assert {need for job in fits for need in job.needs} == trained
 
 
 def test_random_initial_weights_are_warned_of() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from crosswind.core.knobs import Limit, Needs, choose, knob
+from crosswind.core.knobs import Base, Limit, Needs, choose, knob
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, RunContext, State
+from crosswind.methods.base import Info, MakeModel, Method, Modules, RunContext, Stage
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,17 +19,18 @@ __all__ = ["WiseFT"]
 @register("wise-ft", kind="method")
 @dataclass(frozen=True)
 class WiseFT(Method):
-    """WiSE-FT: fine-tune as ERM, and answer with weights between those that it began with and those that it has.
+    """WiSE-FT: fine-tune as ERM, then answer with weights between those that it began with and those that it has.
 
     Objective: ERM in theta; the classifier is the one with (1 - alpha) theta_0 + alpha theta, where theta_0 are the initial weights
-        (their section 3, equation 1). It is that one which is validated, selected, tested and kept.
+        (their section 3, equation 1). Fine-tuning is an ERM run of its own (`needs.base`), done once for all values of `alpha`;
+        in a study that keeps weights it is the run of `erm`. Theta is its best network by in-distribution validation.
     Assumes: initial weights that are good across shifts, head included, and one valley of low loss between them and the fine-tuned
         ones: `clip` with `tuned`, whose head begins as its prompts, is what it was made for. Of random initial weights, where it
         only shrinks what was learnt, a study warns.
-    Knobs: alpha 0.5, which the authors recommend where nothing tells better. A list of alphas is a grid, whose points train alike.
-    Limits: alpha 1 is "erm"; alpha 0 is the model as it began.
-    Deviations: running statistics of batch norms are interpolated as weights are; the authors' networks have none. The fine-tuned
-        weights are kept beside the interpolated ones, since training goes on from them.
+    Knobs: alpha 0.5, which the authors recommend where nothing tells better. A list of alphas is a grid, and their curve.
+    Limits: alpha 1 is the best network of "erm" by validation; alpha 0 is the model as it began.
+    Deviations: the authors interpolate the last fine-tuned weights; without validation sets that is done here. Running statistics
+        of batch norms are interpolated as weights are; the authors' networks have none.
     Reference:
         @inproceedings{wortsman2022robust, title={Robust Fine-Tuning of Zero-Shot Models}, author={Wortsman, Mitchell and Ilharco,
         Gabriel and Kim, Jong Wook and Li, Mike and Kornblith, Simon and Roelofs, Rebecca and Gontijo-Lopes, Raphael and Hajishirzi,
@@ -46,36 +46,23 @@ class WiseFT(Method):
         doc="share of the fine-tuned weights",
     )
 
-    needs = Needs(given=True)
-    limit = Limit({"alpha": 1.0})
-    version = 1
+    needs = Needs(given=True, base=Base("erm"))
+    limit = Limit.none("at alpha 1 it is the network that validation chose of an ERM run, whatever the selection rule")
+    version = 2
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
-        """`model` interpolates `initial`, which stays as it is, and `tuned`, which is trained."""
-        model = make_model()
-        return {"model": model, "tuned": deepcopy(model), "initial": deepcopy(model).requires_grad_(False)}
-
-    def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
-        """One, the study's, for what is trained."""
-        return {"main": OptimiserSpec([p for p in modules["tuned"].parameters() if p.requires_grad])}
-
-    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
-        """See `Method.loss`, of the weights that are trained."""
-        return super().loss({"model": modules["tuned"]}, batch, state)
-
-    def update(self, context: RunContext, batch: Batch) -> Loss:
-        """A step of fine-tuning, then the interpolation."""
-        found = super().update(context, batch)
-        self._interpolate(context.modules)
-        return found
-
-    def _interpolate(self, modules: Modules) -> None:
+        """The initial model, moved towards that of the base run."""
         import torch
 
-        mixed, initial, tuned = (_tensors(modules[name]) for name in ("model", "initial", "tuned"))
+        model = make_model()
+        mixed, tuned = (_tensors(one) for one in (model, make_model(base=True)))
         with torch.no_grad():
-            made = torch._foreach_lerp(initial, tuned, self.alpha)
-            torch._foreach_copy_(mixed, made)
+            torch._foreach_lerp_(mixed, tuned, self.alpha)
+        return {"model": model}
+
+    def stage(self, index: int, context: RunContext) -> Stage | None:
+        """One of no steps; the training is the base run's."""
+        return None if index else Stage("mixed", steps=0, stop=False)
 
 
 def _tensors(model: nn.Module) -> list[Tensor]:

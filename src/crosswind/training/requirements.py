@@ -313,7 +313,7 @@ def run_warnings(
         # It knows better why it is another method.
         found = [text for text in found if not text.startswith(("is ", "compares environments"))]
     end = selections["last"].step
-    if end == 0:
+    if end == 0 and method.needs.base is None:  # with one, its training may be all there is
         found.append("took no step, so its networks are as they began")
     common = [*(f"{name}: {text}" for text in own), *(f"{name} {text}" for text in found)]
     return {rule: [*common, *_rule_warnings(method, split, info, item, end, start)] for rule, item in selections.items()}
