@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
 
 
+_CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
+"""Nats that rounding may be worth for a word."""
+
+
 @register("vision-language", kind="model")
 @dataclass(frozen=True, kw_only=True)
 class VisionLanguage(Prompted, Backbone):
@@ -134,6 +138,7 @@ class VisionLanguage(Prompted, Backbone):
         sheet = self._sheet(loaded, text, asked.words, noise)
         if sheet is None:
             problem = f"a {loaded.model.config.model_type!r}, which does not read labels side by side as it reads each alone"
+            problem += "" if self.dtype != "bfloat16" else " (in bfloat16, which rounds; dtype: float32 is exact)"
             raise InputError("model.tuned", f"{self.path!r} holds {problem}")
         fixed = {name: value[:1] for name, value in given.items() if name not in ("input_ids", "attention_mask")}
         made = LabelNetwork(loaded.model, preprocess, sheet, fixed, asked.classes, len(class_names), self.score == "mean")
@@ -177,20 +182,29 @@ class VisionLanguage(Prompted, Backbone):
         return score
 
     def _sheet(self, loaded: Loaded, text: str, words: Sequence[str], noise: NDArray[np.uint8]) -> Sheet | None:
-        """All words behind the prompt side by side; None for a network that then says otherwise of two noisy pictures."""
-        pictures = _pictures(noise)
+        """All words behind the prompt side by side; None for a network that cannot read them so, which is tried on noise.
+
+        It must say of the last word of several tokens what it says of it alone, up to rounding, the same whatever the other words
+        are, and something else at other places. The last two hold to the digit in any precision.
+        """
+        pictures = _pictures(noise[:1])
         cut = loaded.shared(text, words, pictures)
+        shared = loaded.tokens(text, pictures)[:cut].cpu()
         added = [loaded.tokens(loaded.with_word(text, word), pictures)[cut:].cpu() for word in words]
-        sheet = Sheet.of(loaded.tokens(text, pictures)[:cut].cpu(), added)
-        # The last word of several tokens has most before it that it must not see; one of one token has nothing to get wrong.
-        ends = sorted({0, max((place for place, word in enumerate(added) if len(word) > 1), default=0)})
+        sheet, last = Sheet.of(shared, added), max((place for place, one in enumerate(added) if len(one) > 1), default=0)
+        others = [one if place == last else added[last][:1].expand(len(one)) for place, one in enumerate(added)]
+        begin, inner = cut + sum(len(one) - 1 for one in added[:last]), len(added[last]) - 1
+        moved = sheet.places.clone()
+        moved[begin : begin + inner] += 7
+        tried = (sheet, Sheet.of(shared, others), sheet._replace(places=moved))
         try:
-            found = self._together(loaded, text, sheet, pictures)[:, ends]
+            own, beside, elsewhere = (self._together(loaded, text, one, pictures)[:, last] for one in tried)
         except Exception:  # whatever a network makes of a mask or of places that it does not know
             return None
-        near = 1e-3 if loaded.model.dtype == torch.float32 else 0.1
-        alone = self._alone(loaded, text, [words[place] for place in ends], cut, pictures)
-        return sheet if torch.allclose(found, alone, rtol=near, atol=near) else None
+        alone = self._alone(loaded, text, [words[last]], cut, pictures)[:, 0]
+        fits = not float((own - alone).abs()) > _CLOSE.get(loaded.model.dtype, torch.inf)
+        fits = fits and torch.allclose(own, beside, rtol=1e-6, atol=1e-6)
+        return sheet if fits and (not inner or not torch.equal(own, elsewhere)) else None
 
     def _together(self, loaded: Loaded, text: str, sheet: Sheet, pictures: list[Any]) -> Tensor:
         """The log-likelihood of each word of the sheet by one pass, float32 [n, w]."""
