@@ -32,11 +32,8 @@ from crosswind.studies.reading import read_study_file
 
 OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining")
 """Subjects that are no method."""
-MISSING: tuple[str, ...] = ("lora", "wise-ft")
-"""Subjects without a record yet; one whose record is there must not stand here.
-
-These two are for networks with weights that are good across shifts.
-"""
+MISSING: tuple[str, ...] = ()
+"""Subjects without a record yet; one whose record is there must not stand here."""
 FOUND = records()
 
 
