@@ -195,7 +195,7 @@ class VisionLanguage(Prompted, Backbone):
         others = [one if place == last else added[last][:1].expand(len(one)) for place, one in enumerate(added)]
         begin, inner = cut + sum(len(one) - 1 for one in added[:last]), len(added[last]) - 1
         moved = sheet.places.clone()
-        moved[begin : begin + inner] += 7
+        moved[begin : begin + inner] = 0  # a place that every network has
         tried = (sheet, Sheet.of(shared, others), sheet._replace(places=moved))
         try:
             own, beside, elsewhere = (self._together(loaded, text, one, pictures)[:, last] for one in tried)
