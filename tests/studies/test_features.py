@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from tests.models.tiny_clip import clip_folder
 from typer.testing import CliRunner
 
@@ -44,8 +45,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
 
 def test_the_features_of_a_run_are_what_its_last_layer_reads(store: tuple[Path, dict[str, str]]) -> None:
     """Times the weights that were kept they are the logits that the store has, row by row."""
-    from safetensors.numpy import load_file
-
     out, keys = store
     table = features_of(f"{out}#{keys['erm']}")
     with Store.open(out) as opened:
@@ -63,6 +62,25 @@ def test_the_features_of_a_run_are_what_its_last_layer_reads(store: tuple[Path, 
     assert table.features.dtype == np.float32 and table.ids.tolist() == said.ids.tolist()
     assert np.abs(logits - said.logits).max() < 1e-4
     assert table.by == ("digit", "ink") and [int(code) for code in table.columns["digit"]] == said.label.tolist()
+
+
+def test_a_run_that_keeps_adapters_alone_has_features_and_estimates(tmp_path: Path) -> None:
+    """Its network is built again, and what it kept put in."""
+    models = {"clip": {"path": clip_folder(), "tuned": True}}
+    study = {"name": "s", "data": {"digits": DIGITS}, "shifts": {"none": []}, "models": models, "seeds": 1, "keep": "selected"}
+    study |= {"methods": {"erm": {}, "lora": {"rank": 2}}, "sizes": {"few": {"total": 40}}}
+    results = cw.run_study({**study, "training": {"steps": 3, "validate_every": 3, "batch": 8, "lr": 0.01}}, tmp_path / "out")
+    run = f"{tmp_path / 'out'}#{next(row['key'] for row in results.rows if row['method'] == 'lora')}"
+    table = features_of(run)
+    with Store.open(tmp_path / "out") as opened:
+        said = run_predictions(opened, run.partition("#")[2])["best-id"]["test"]
+        needs = [opened.run(key)["artifacts"] for key in opened.run(run.partition("#")[2])["needs"]]
+    weights = load_file(next(path for folder in needs for path in folder.glob("weights-best-id.safetensors")))
+    head = next(name for name, value in weights.items() if name.endswith("classes.weight") and value.shape[0] == 10)
+    logits = table.features @ weights[head].T + weights[head.replace("weight", "bias")]
+    assert np.abs(logits - said.logits).max() < 1e-3
+    told = cw.estimate(run, "digits", estimators=["atc-mc", "dispersion"], pool_rows=0, near_rows=0)
+    assert told.rows and told.n == 1797
 
 
 def test_a_validation_set_and_all_rows(store: tuple[Path, dict[str, str]]) -> None:

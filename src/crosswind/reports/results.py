@@ -47,6 +47,10 @@ class Run(NamedTuple):
     split_seed: int = 0
 
 
+_SAME = ("n", "accuracy", "balanced_accuracy", "worst_group", "nll", "ece", "unparsed")
+"""Metrics of the answers alone; others are of the training rows as well, which seeds draw anew."""
+
+
 @dataclass(eq=False)
 class Entry:
     """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of several split seeds.
@@ -101,8 +105,8 @@ class Entry:
         """
         if metric not in self._known:
             values = self.values(metric)
-            first = next(iter(self.metrics.values()), {})
-            if len(values) > 1 and first.get("selected_step") == 0 and all(item == first for item in self.metrics.values()):
+            told = [tuple(item.get(name) for name in _SAME) for item in self.metrics.values()]
+            if len(values) > 1 and next(iter(self.metrics.values())).get("selected_step") == 0 and len({*told}) == 1:
                 values = dict(list(values.items())[:1])
             self._known[metric] = over_runs(values, LEVEL) if values else None
         found: Summary | None = self._known[metric]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from crosswind.studies.varying import Features, answers_of_given
 if TYPE_CHECKING:
     from torch import nn
 
+    from crosswind.methods.base import Method
+    from crosswind.models.build import Model
     from crosswind.training.trajectory import Answer
 
 KINDS = ("STORE#KEY of a run", "FILE.safetensors with its card", "FILE.onnx", "module:function", "FILE.py:function")
@@ -156,10 +158,15 @@ def _card(path: Path) -> Mapping[str, Any]:
 
 
 class _Network:
-    """A network built by its settings with the weights of a file, which are read when it is first asked for."""
+    """A network built by its settings with the weights of a file, which are read when it is first asked for.
 
-    def __init__(self, path: Path, model: str, settings: Mapping[str, Any], classes: Sequence[str]) -> None:
-        self.path, self.model, self.settings, self.classes = path, model, settings, classes
+    `method`: one that changes the network, and keeps of its weights those alone that it trained; the others are as they were built.
+    """
+
+    def __init__(
+        self, path: Path, model: str, settings: Mapping[str, Any], classes: Sequence[str], method: Method | None = None
+    ) -> None:
+        self.path, self.model, self.settings, self.classes, self.method = path, model, settings, classes, method
         self._built: dict[InputSpec, Any] = {}
 
     def answers(self, classes: Sequence[str]) -> Answer:
@@ -205,7 +212,14 @@ class _Network:
 
         encoder = make_backbone(self.model, self.settings, spec).encoder(spec, 0)
         network = build_model(self.model, self.settings, spec if encoder is None else encoder.input, self.classes, 0)
-        found, own = read_weights(self.path), network.state_dict()
+        found = read_weights(self.path)
+        if self.method is not None:
+            from crosswind.methods.base import Info
+
+            built, info = network, Info(spec, len(self.classes), 0)
+            network = cast("Model", self.method.modules(info, lambda **_: built)["model"])
+            found = {**network.state_dict(), **found}
+        own = network.state_dict()
         for name in found.keys() & own.keys():
             if found[name].shape != own[name].shape:  # `take_weights` would leave a head as it was made
                 shapes = f"{tuple(found[name].shape)} there and {tuple(own[name].shape)} by the card"
@@ -246,6 +260,7 @@ def _run(word: str) -> AskedModel:
     features = None
     method: Any = load("methods", spec["method"]["name"])
     if method.predict is Method.predict:  # else what it reads is not what its model's head reads
-        kept = _Network(fit["artifacts"] / WEIGHTS.format(rule), spec["model"]["name"], spec["model"]["knobs"], classes)
-        features = kept.features
+        own = method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
+        file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
+        features = _Network(file, model["name"], model["knobs"], classes, own).features
     return AskedModel(word, lambda _: answers, classes, main.input, True, rule, source, features)
