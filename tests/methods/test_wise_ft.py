@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.models.tiny_clip import clip_folder
+from tests.models.tiny_vision import write_llava
 from tests.training.world import DATA, run, split
 
 from crosswind.core.knobs import Form
 from crosswind.core.registry import facts
+from crosswind.core.types import InputSpec
+from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
 from crosswind.methods.wise_ft import WiseFT
+from crosswind.models.build import build_model
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 from crosswind.training.loop import fit
@@ -47,6 +52,22 @@ def test_alpha_1_is_what_validation_chose_of_erm_and_alpha_0_the_model_as_it_beg
     assert not any("random" in text or "no step" in text for text in found.warnings)
     one, two, three, four = (item.predictions["best-id"]["test"].logits for item in (found, untrained, whole, erm))
     assert np.array_equal(one, two) and np.abs(three - four).max() < 1e-6 < np.abs(three - one).max()
+
+
+def test_weights_that_a_network_has_twice_are_moved_once(tmp_path: Path) -> None:
+    """Embeddings that tell tokens too."""
+    folder = write_llava(tmp_path / "tied", tie_word_embeddings=True)
+    knobs = {"path": str(folder), "tuned": True, "by": "score", "prompt": "Is it"}
+
+    def make(*, base: bool = False, **_: Any) -> Any:
+        model: Any = build_model("vision-language", knobs, InputSpec.image(16, 16, 3), ("zero", "one"), 0)
+        if base:
+            model.network.lm_head.weight.data.add_(1.0)
+        return model
+
+    plain, mixed = make(), WiseFT(alpha=0.5).modules(Info(InputSpec.image(16, 16, 3), 2, 9), make)["model"]
+    apart = mixed.network.lm_head.weight - plain.network.lm_head.weight  # type: ignore[union-attr,operator]
+    assert torch.allclose(apart, torch.full_like(apart, 0.5), atol=1e-6)  # type: ignore[arg-type]
 
 
 def test_a_curve_of_alphas_is_one_training_which_is_that_of_erm() -> None:

@@ -66,5 +66,5 @@ class WiseFT(Method):
 
 
 def _tensors(model: nn.Module) -> list[Tensor]:
-    """Weights and running statistics; counters of batches are nothing to be weighed."""
-    return [value for value in model.state_dict().values() if value.is_floating_point()]
+    """Weights and running statistics, shared ones once; counters of batches are nothing to be weighed."""
+    return [value for value in (*model.parameters(), *model.buffers()) if value.is_floating_point()]
