@@ -52,6 +52,8 @@ MOST = 25_000
 
 STAND_INS = {
     "irm": ["data.digits.roles.test=100", "sets.validation.draw=all", "sets.seen.draw=all"],
+    "lora": ["models=[mlp]"],
+    "wise-ft": ["models=[mlp]"],
     "pretraining": ["models=[mlp]", "methods={erm: {}}", "claims=[]"],
 }
 """What is set where a study needs more rows than the files written here have, or weights that are not in the repository."""

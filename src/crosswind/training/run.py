@@ -155,6 +155,8 @@ class Run:
         context.train()
         if length == 0:
             self._validate()
+            if not all(bool(torch.isfinite(value).all()) for value in self.context.modules["model"].parameters()):
+                self.status, self.over = "diverged", True  # as the run that it begins with did
         ended = clock()
         while not self.stage_over:
             if profile is not None:
