@@ -2,6 +2,11 @@
 
 import copy
 import itertools
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +16,7 @@ from torch import nn
 from crosswind.core.types import InputSpec
 from crosswind.models import convolution
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.convolution import Shape, SmallMapConv2d, products, with_small_map_convolutions
+from crosswind.models.convolution import Shape, SmallMapConv2d, overruns, products, with_small_map_convolutions, without_overruns
 
 # in, out, side, kernel, stride, padding
 CASES = [
@@ -188,3 +193,89 @@ def test_models_are_built_with_it_under_the_same_names(name, many) -> None:
     x = torch.randn(4, 3, 32, 32)
     plain = model.eval()(x)
     assert torch.allclose(model.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last)), plain, atol=1e-4)
+
+
+class ScaledConv2d(nn.Conv2d):
+    """A convolution with a forward pass of its own, as libraries of networks have them."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return nn.functional.conv2d(input, 2 * self.weight, self.bias, self.stride, self.padding, groups=self.groups)
+
+
+# in, out, side, kernel, stride, padding: whether the gradient of its weights is computed out of bounds on some processor
+BOUNDS = [
+    ((4, 8, 8, 1, 2, 0), True),
+    ((2, 4, 16, 1, 2, 0), True),
+    ((7, 3, 9, 1, 3, 0), True),
+    ((4, 8, 8, 1, (1, 2), 0), True),
+    ((4, 8, 8, 1, (2, 1), "valid"), True),
+    ((15, 16, 8, 1, 2, 0), True),
+    ((16, 32, 8, 1, 2, 0), False),
+    ((4, 8, 8, 1, 1, 0), False),
+    ((4, 8, 8, 1, 2, 1), False),
+    ((4, 8, 8, 3, 2, 1), False),
+    ((4, 8, 8, (1, 3), 2, 0), False),
+]
+
+
+@pytest.mark.parametrize("kind", [nn.Conv2d, ScaledConv2d])
+@pytest.mark.parametrize(("case", "unsafe"), BOUNDS)
+def test_a_convolution_that_overruns_picks_its_pixels_first(case, unsafe, kind) -> None:
+    before, after, side, kernel, stride, padding = case
+    torch.manual_seed(0)
+    theirs = kind(before, after, kernel, stride, padding)
+    assert overruns(theirs) == unsafe
+    ours = nn.Sequential(copy.deepcopy(theirs))
+    assert without_overruns(without_overruns(ours)) is ours and copy.deepcopy(ours).state_dict().keys() == ours.state_dict().keys()
+    assert (type(ours[0]) is kind) != unsafe
+    x = torch.randn(3, before, side, side)
+    # By contiguous memory, in which no kernel is known to be wrong, and in float64.
+    plain, exact = passed(theirs, x, False), passed(copy.deepcopy(theirs).double(), x.double(), False)
+    for made in (plain, passed(ours, x, False)):
+        for ours_value, exact_value in zip(made, exact, strict=True):
+            assert torch.allclose(ours_value.double(), exact_value, rtol=1e-4, atol=1e-4)
+
+
+CHILD = """
+import sys
+import torch
+from torch import nn
+from crosswind.core.types import InputSpec
+from crosswind.models.build import build_model, unnamed
+from crosswind.models.convolution import without_overruns
+from tests.models.test_convolution import ScaledConv2d
+
+torch.set_num_threads(1)
+made_safe = {"torch": lambda network: network, "ours": without_overruns}[sys.argv[1]]
+networks = {channels: made_safe(nn.Sequential(nn.Conv2d(channels, 8, 1, 2))) for channels in (2, 4, 7, 12)}
+networks |= {channels: made_safe(nn.Sequential(ScaledConv2d(channels, 8, 1, (1, 2)))) for channels in (3, 6)}
+if sys.argv[1] == "ours":
+    networks[1] = build_model("cifar-resnet", {"depth": 1, "width": 2}, InputSpec.image(16, 16, 1), unnamed(3), 0)
+for channels, network in networks.items():
+    network.to(memory_format=torch.channels_last)
+    for step in range(20):
+        x = torch.randn(8, channels, 16, 16).contiguous(memory_format=torch.channels_last)
+        network(x).square().mean().backward()
+print("trained")
+"""
+
+
+def trained_in_a_child(whose: str) -> subprocess.CompletedProcess[str]:
+    """Narrow strided convolutions, taught by the kernels of AVX2, with the C library's watch over its heap where it has one."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", CHILD, whose]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_narrow_strided_convolution_is_taught_without_harm_to_the_heap() -> None:
+    """In a child process: before it picked its pixels first, this ended in SIGABRT or SIGSEGV."""
+    child = trained_in_a_child("ours")
+    assert (child.returncode, child.stdout) == (0, "trained\n"), child.stderr
+
+
+@pytest.mark.verify
+@pytest.mark.skipif(platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc", reason="a fault of kernels for x86")
+def test_torch_s_own_still_harms_it() -> None:
+    """When this fails, the locked torch has been mended, and `overruns` can go."""
+    assert trained_in_a_child("torch").returncode < 0

@@ -1,9 +1,15 @@
-"""Convolutions onto small maps as matrix products, where the CPU's own kernels take several times as long.
+"""Convolutions that the CPU's own kernels compute out of bounds, or several times as slowly as matrix products.
 
-The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The kernels of torch's CPU backend (oneDNN) spend most of
-their time on the padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map takes seven times as long as the products
-that it consists of, its bfloat16 weight gradient twenty times. `benchmarks/convolution.py` has the figures that the limits below
-come from. Same sums, other order: results differ by rounding.
+**Out of bounds.** A 1 x 1 convolution with a stride uses few of its pixels. For the gradient of its weights in channels-last memory
+the kernels of torch's CPU backend (oneDNN 3.12) copy these into a workspace that has a value for each input channel, yet step
+through it by whole vectors. With fewer channels than a vector holds, 8 with AVX2 and 16 with AVX-512, they write past its end and
+corrupt the heap (https://github.com/uxlfoundation/oneDNN/issues/6035). Such a convolution picks its pixels first and is computed
+without a stride: the same sums, safe in every layout and on every processor.
+
+**Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels spend most of their time on the
+padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map takes seven times as long as the products that it consists of, its
+bfloat16 weight gradient twenty times. `benchmarks/convolution.py` has the figures that the limits below come from. Same sums, other
+order: results differ by rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Product", "Shape", "SmallMapConv2d", "products", "with_small_map_convolutions"]
+__all__ = ["Product", "Shape", "SmallMapConv2d", "overruns", "products", "with_small_map_convolutions", "without_overruns"]
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -24,6 +30,8 @@ FEW, SOME = 4, 16
 """Pixels of the written map up to which products win always, and where channels are many."""
 MANY_CHANNELS = 32_768
 """Input times output channels."""
+WIDEST_VECTOR = 16
+"""Values of float32 in the widest vector of a processor."""
 
 
 class Shape(NamedTuple):
@@ -61,10 +69,15 @@ class Product(NamedTuple):
 
 
 class SmallMapConv2d(nn.Conv2d):
-    """torch's convolution, by matrix products where the map is small, the input is on the CPU and in channels-last memory."""
+    """torch's convolution, by matrix products where the map is small, the input is on the CPU and in channels-last memory.
+
+    One that `overruns` is torch's too, of the pixels that its stride picks.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """[n, c, h, w] -> [n, k, h', w']."""
+        if input.device.type == "cpu" and overruns(self):
+            return nn.functional.conv2d(_picked(input, self.stride), self.weight, self.bias, groups=self.groups)
         # torch.func's transforms want a rule of their own for every hand-written backward pass.
         shape = None if torch._C._are_functorch_transforms_active() else self._shape_of(input)
         if shape is None:
@@ -98,7 +111,48 @@ def with_small_map_convolutions(model: Module) -> Module:
         if type(part) is nn.Conv2d:
             # In place of a new module in every parent: a convolution may stand in two, and in lists that hold it by identity.
             part.__class__ = SmallMapConv2d
-    return model
+    return without_overruns(model)
+
+
+def overruns(part: nn.Module) -> bool:
+    """Whether kernels of the CPU write out of bounds for the gradient of this layer's weights: see the head of this file."""
+    if not isinstance(part, nn.Conv2d) or set(part.kernel_size) != {1} or set(part.stride) == {1}:
+        return False
+    return part.padding in ("valid", (0, 0)) and 0 < part.in_channels // part.groups < WIDEST_VECTOR
+
+
+def without_overruns(module: Module) -> Module:
+    """`module` itself, each convolution in it that `overruns` made one that picks its pixels first: nothing else changes.
+
+    A convolution that is called as a function, without a layer, is not seen.
+    """
+    for part in module.modules():
+        if not overruns(part) or type(part) is SmallMapConv2d:
+            continue
+        assert isinstance(part, nn.Conv2d)
+        if type(part) is nn.Conv2d:
+            part.__class__ = SmallMapConv2d
+        else:
+            part.__class__ = _picking(type(part))
+            part.picked_stride, part.stride = part.stride, (1, 1)
+    return module
+
+
+@cache
+def _picking(kind: type[nn.Conv2d]) -> type[nn.Conv2d]:
+    """`kind`, some library's convolution with a forward pass of its own, of the pixels that `picked_stride` picks."""
+
+    class PickingConv2d(kind):  # type: ignore[misc, valid-type]
+        def forward(self, input: Tensor) -> Tensor:
+            out: Tensor = super().forward(_picked(input, self.picked_stride))
+            return out
+
+    return PickingConv2d
+
+
+def _picked(x: Tensor, stride: tuple[int, ...]) -> Tensor:
+    """The pixels that a 1 x 1 convolution with this stride reads: [..., h, w] -> [..., h', w']."""
+    return x[..., :: stride[0], :: stride[1]]
 
 
 class _Convolution(torch.autograd.Function):

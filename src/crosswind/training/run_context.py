@@ -16,6 +16,7 @@ from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, Stage, State
 from crosswind.models.build import Model, build_model, unnamed
+from crosswind.models.convolution import without_overruns
 from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs
@@ -260,7 +261,7 @@ class LoopContext:
             module.double()
         if self._settings.channels_last:
             module.to(memory_format=torch.channels_last)
-        return module
+        return without_overruns(module)
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
