@@ -35,8 +35,8 @@ from crosswind.shifts.split.rows import RowSet
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, POOL, neighbourhood
 
 NEAR = 10
-SIZES = {"source": (1000, 200), "pool": (250, 150), "test": (800, 150), "natural": (1000, 200)}
-"""By role: rows of a block, and how many of them have neighbours."""
+SIZES = {"source": (1000, 200), "pool": (200, 150), "clean": (1000, 150), "test": (500, 150), "natural": (1000, 200)}
+"""By role: rows of a block, and how many of them have neighbours; `clean` is the block of test rows without a change."""
 PACS = ("pa", "pc", "ps", "ac", "as", "cs")
 SEVERITIES = (1, 3, 5)
 
@@ -110,7 +110,7 @@ def dealt(pool: str, number: int, trained: Rows, tested: Rows | None, natural: d
     random = np.random.default_rng([number, 1, *pool.encode()])
     other = {name: taken(rows, random.permutation(len(rows[1]))) for name, rows in natural.items()}
     order = random.permutation(len(trained[1]))
-    n, m = SIZES["source"][0], SIZES["test"][0]
+    n, m = SIZES["source"][0], SIZES["clean"][0]
     if tested is None:
         return taken(trained, order[n + m :]), taken(trained, order[:n]), taken(trained, order[n : n + m]), other
     free = random.permutation(len(tested[1]))
@@ -127,7 +127,7 @@ def blocks_of(source: Rows, test: Rows, natural: dict[str, Rows], near: str, ran
         beside = [((own.transform, own.knobs()),)] * NEAR
 
     def block(role: str, family: str, severity: float, data: Rows, change: Chain = ()) -> Block:
-        n, m = (min(size, len(data[1])) for size in SIZES[role])
+        n, m = (min(size, len(data[1])) for size in SIZES[family if family == "clean" else role])
         m *= bool(near)
         held = cw.from_frame({"label": data[1]}, data[0], name="rows")
         made = [copies(held, np.arange(n), [change])]
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pool", choices=("mnist", "cifar", *(f"pacs-{two}" for two in PACS), "given"), required=True)
-    parser.add_argument("--networks", default="0:30", help="FIRST:LAST, the last not included")
+    parser.add_argument("--networks", default="0:30", help="FIRST:LAST or FIRST:LAST:STEP, the last not included")
     parser.add_argument("--near", default="", choices=["", *NEIGHBOURHOODS], help="of which neighbours are asked for, too")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -212,8 +212,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     known = read(options.pool, options.data)
     files = sorted((options.data / "mnist_models").glob("*.onnx"))
-    first, last = (0, len(files)) if options.pool == "given" else map(int, options.networks.split(":"))
-    for number in range(first, last):
+    chosen = range(*map(int, options.networks.split(":")))
+    for number in range(len(files)) if options.pool == "given" else chosen:
         path = out / f"{number:03}.npz"
         if path.exists():
             continue

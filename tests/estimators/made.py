@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import stats
 
 from crosswind.estimators.base import Answers, Labelled
 
@@ -36,3 +37,20 @@ def drawn(seed: int, n: int, k: int = 4, *, strength: float = 2.0, shares: list[
     logits = random.normal(size=(n, k)) * 1.5
     logits[np.arange(n), label] += strength
     return known(said(logits), label)
+
+
+def rows_by_hand(e: float, variance: float, n: int, right: float = 0.0, m: int = 0) -> tuple[float, float]:
+    """The interval of rows: what m labelled rows, of which a share is right, and n rows of the target leave open. With no m the
+    estimator learned from nothing."""
+    learned = m or n
+    moved = float(stats.t.ppf(0.95, learned - 1)) * float(np.sqrt(variance * learned / (learned - 1)))
+
+    def exact(share: float, rows: int) -> tuple[float, float]:
+        x = share * rows
+        low = float(stats.beta.ppf(0.05, x, rows - x + 1)) if x else 0.0
+        return low, float(stats.beta.ppf(0.95, x + 1, rows - x)) if x < rows else 1.0
+
+    here, there = exact(right, m) if m else (right, right), exact(e, n)
+    below = np.hypot(max(moved, right - here[0]), e - there[0])
+    above = np.hypot(max(moved, here[1] - right), there[1] - e)
+    return max(float(e - below), 0.0), min(float(e + above), 1.0)

@@ -134,7 +134,7 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
     labels = target.label
     assert not np.array_equal(labels, target.answers.answer)
     assert isinstance(estimated(Spy(), source, target.answers), Estimate)
-    assert len(met) == 3 and min(met) >= 4, "the source's labels, and the answers and logits of both"
+    assert len(met) == 4 and min(met) >= 4, "once, twice of other rows, and of the source: its labels, answers and logits of both"
     for mine in (target, Predictions(np.arange(37), labels, labels, target.answers.answer, target.answers.logits)):
         with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
             estimated(Spy(), source, mine)  # type: ignore[arg-type]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.estimators.made import drawn, known, of_two
+from tests.estimators.made import drawn, known, of_two, rows_by_hand
 
 from crosswind.estimators.average_confidence import AverageConfidence
 from crosswind.estimators.base import Estimate, Labelled
 from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.intervals import Z
 
 BOTH = [AverageConfidence(), DifferenceOfConfidences()]
 
@@ -24,17 +23,15 @@ def test_values_by_hand() -> None:
 
 
 def test_the_interval_of_rows_by_hand() -> None:
-    """Rows that are all alike leave the chance of the answers alone: .75 +- 1.645 sqrt(.75 x .25 / 12). One row more: cut at 1."""
-    source = known(of_two([0.75] * 4), [0, 0, 0, 1])
+    """Rows that are all alike leave the chance of the answers alone: the exact bounds of 9 of 12."""
+    source = known(of_two([0.75] * 40), [0, 0, 0, 1] * 10)
     for item in BOTH:
         told = estimated(item, source, of_two([0.75] * 12))
-        half = Z * (0.75 * 0.25 / 12) ** 0.5
-        if item is BOTH[1]:  # the share that is right of the source varies too: by sqrt(.75 x .25 / 4), as 200 draws tell it
-            half = Z * (0.75 * 0.25 / 12 + 0.75 * 0.25 / 4) ** 0.5
-        assert isinstance(told, Estimate) and told.low is not None and told.low == pytest.approx(0.75 - half, abs=0.05)
-        assert told.high == pytest.approx(min(0.75 + half, 1), abs=0.05)
-    exact = estimated(BOTH[0], source, of_two([0.75] * 12))
-    assert isinstance(exact, Estimate) and exact.low == pytest.approx(0.75 - Z * (0.1875 / 12) ** 0.5, abs=1e-9)
+        # The share that is right of the source varies too, as 200 draws tell it.
+        variance = 0.75 * 0.25 / 40 if item is BOTH[1] else 0.0
+        ends = rows_by_hand(0.75, variance, 12, 0.75, 40)
+        assert isinstance(told, Estimate) and told.low is not None
+        assert (told.low, told.high) == pytest.approx(ends, abs=0.01)
 
 
 def test_both_equal_an_obvious_reference() -> None:

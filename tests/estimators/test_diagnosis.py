@@ -59,10 +59,12 @@ def test_a_neighbourhood_that_keeps_the_label_is_not_warned_of() -> None:
     votes = np.tile(label[:, None], (1, 11))
     votes[:, 1:][random.uniform(size=(400, 10)) < 0.08] = 0
     entropies = random.uniform(0.2, 0.3, size=(400, 11))
-    source = labelled(label, label, 5, neighbours={"ni-translate": votes}, entropies={"ni-translate": entropies})
+    label[:2] = 1, 2
+    votes[:2, 0] = 2, 1
+    source = labelled(votes[:, 0], label, 5, neighbours={"ni-translate": votes}, entropies={"ni-translate": entropies})
     found = told(source, source.answers)
     assert [item for item in found.values() if item.warning] == []
-    assert 0.04 < found["lost-accuracy:ni-translate"].value < 0.1 and len(found) == 7
+    assert 0.04 < found["lost-accuracy:ni-translate"].value < 0.1 and len(found) == 9
 
 
 def test_labels_that_have_shifted() -> None:

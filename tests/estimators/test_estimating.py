@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.estimators.made import drawn, known, of_two, said
+from tests.estimators.made import drawn, known, of_two, rows_by_hand, said
 
 from crosswind.core.knobs import Access
 from crosswind.core.registry import listing, load
@@ -17,7 +17,7 @@ from crosswind.estimators.average_confidence import AverageConfidence
 from crosswind.estimators.base import Answers, Estimate, Estimator, Labelled, Measure
 from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated, fitted_map, refusal
-from crosswind.estimators.intervals import Held, Z, conformal, least_families, with_pool
+from crosswind.estimators.intervals import Held, conformal, least_families, with_pool
 
 
 @dataclass(frozen=True)
@@ -266,11 +266,13 @@ def test_interval_of_a_pool_by_hand() -> None:
 
 
 def test_an_interval_leans_where_all_errors_do() -> None:
-    """Nineteen families whose accuracy is .1 below the estimate: with chance in quadrature, .1 below is the middle no more."""
+    """Nineteen families whose accuracy is .1 below the estimate: the interval lies around .5, as far as chance goes."""
     held = [Held(str(i), 0.6, 0.5, 500) for i in range(19)]
-    told = with_pool(Estimate(0.6), 0.9, held, 200, 1000)
-    chance = 1.644854 * math.sqrt(0.24 * (1 / 200 + 2 / 1000 - 1 / 500))
-    assert (told.low, told.high) == pytest.approx((0.6 - math.hypot(0.1, chance), 0.5 + chance))
+    told = with_pool(Estimate(0.6), 0.9, held, 100, 1000)
+    chance = 1.644854 * math.sqrt(0.24 * (1 / 100 + 2 / 1000 - 1 / 500))
+    middle = (0.6 - math.hypot(0.1, chance) + 0.5 + chance) / 2
+    assert middle == pytest.approx(0.526, abs=0.001)
+    assert (told.low, told.high) == pytest.approx(rows_by_hand(middle, 0.0, 100, 0.9, 1000)), "as wide as chance is, at least"
 
 
 def test_interval_of_rows_equals_an_obvious_reference() -> None:
@@ -282,13 +284,15 @@ def test_interval_of_rows_equals_an_obvious_reference() -> None:
         c = target.take(random.integers(45, size=45)).confidence.mean()
         values.append(np.clip(again.accuracy - again.answers.confidence.mean() + c, 0, 1))
     assert isinstance(told, Estimate)
-    half = Z * np.sqrt(np.var(values) + told.accuracy * (1 - told.accuracy) / 45)
-    assert (told.low, told.high) == pytest.approx((told.accuracy - half, min(told.accuracy + half, 1)))
+    assert (told.low, told.high) == pytest.approx(rows_by_hand(told.accuracy, float(np.var(values)), 45, source.accuracy, 60))
 
 
 @pytest.mark.parametrize("estimator", [AverageConfidence(), DifferenceOfConfidences()], ids=["average", "difference"])
 def test_the_interval_of_rows_covers_calibrated_answers(estimator: Estimator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 times confidences are the chances that the answers are right: of 100 intervals 85 to 97 hold the accuracy."""
+    """300 times confidences are the chances that the answers are right: of 100 intervals 85 to 97 hold the accuracy.
+
+    That of the mean confidence holds more: the source's rows leave open that confidences are wrong by as much as they may be.
+    """
     monkeypatch.setattr(type(estimator), "resamples", 20)
     random, held = np.random.default_rng(0), 0
     for _ in range(300):
@@ -299,7 +303,8 @@ def test_the_interval_of_rows_covers_calibrated_answers(estimator: Estimator, mo
         told = estimated(estimator, sides[0], sides[1].answers)
         assert isinstance(told, Estimate) and told.low is not None and told.high is not None
         held += told.low <= sides[1].accuracy <= told.high
-    assert 0.85 * 300 <= held <= 0.97 * 300
+    most = 0.99 if isinstance(estimator, AverageConfidence) else 0.97
+    assert 0.85 * 300 <= held <= most * 300
 
 
 def test_estimates_are_cut_and_their_warnings_kept() -> None:
@@ -315,5 +320,5 @@ def test_estimates_are_cut_and_their_warnings_kept() -> None:
         def estimate(self, fitted: None, target: Answers) -> Estimate:
             return Estimate(1.3, warnings=("beware",))
 
-    told = estimated(Beyond(), drawn(0, 20), said(np.zeros((3, 4))))
+    told = estimated(Beyond(), drawn(0, 40), said(np.zeros((3, 4))))
     assert told == Estimate(1.0, warnings=("beware",))

@@ -49,12 +49,30 @@ def diagnosed(source: Labelled, target: Answers, accuracy: float | None = None) 
     """
     found = []
     if len(source.answers):
-        found += neighbourhoods(source.answers, "source") + lost_accuracy(source)
+        found += [few_labelled(source), mistakes(source), *neighbourhoods(source.answers, "source"), *lost_accuracy(source)]
     found += neighbourhoods(target, "target")
     if len(source.answers):
         found += [*shifted_labels(source, target), chance_floor(source, source.accuracy, "source")]
         found += [chance_floor(source, accuracy, "target")] if accuracy is not None else []
     return [*found, constant_answers(source, target), *saturated(target)]
+
+
+def few_labelled(source: Labelled) -> Finding:
+    """How many labelled rows the source has."""
+    from crosswind.estimators.intervals import few_rows  # not at the top, see `shifted_labels`
+
+    n = len(source.answers)
+    return Finding("source-rows", n, " ".join(few_rows(n)))
+
+
+def mistakes(source: Labelled) -> Finding:
+    """How many answers on the source are wrong. It warns where none is: nothing can be learned of how a mistake looks."""
+    wrong = int((~source.right).sum())
+    words = (
+        f"none of the {len(source.answers):,} answers on {source.name} is wrong, so that an estimate can only guess how confident a"
+        " mistake would be; rows that the model was trained on are no source"
+    )
+    return Finding("source-mistakes", wrong, "" if wrong else words)
 
 
 def neighbourhoods(answers: Answers, what: str) -> list[Finding]:

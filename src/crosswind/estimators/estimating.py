@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crosswind.core.knobs import Access
 from crosswind.core.seeds import seed_of
 from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Joint, Labelled, Measure
-from crosswind.estimators.intervals import Held, with_pool, with_rows
+from crosswind.estimators.intervals import Drawn, Held, few_rows, with_pool, with_rows
 from crosswind.estimators.label_shift import label_shift
 from crosswind.models.form import extra_missing
 
@@ -48,7 +48,8 @@ class Prepared:
         if isinstance(estimator, Measure):
             return self._by_map(estimator, target, without)
         found = self._direct(target)
-        found = replace(found, warnings=(*found.warnings, *label_shift(source, target)))
+        few = few_rows(len(source.answers)) if self.estimator.access.source else ()
+        found = replace(found, warnings=(*found.warnings, *few, *label_shift(source, target)))
         if pool:
             held = [item for item in self._errors if item.family != without]
             anchor = source.accuracy if len(source.answers) else found.accuracy
@@ -86,7 +87,10 @@ class Prepared:
             again = source.take(random.integers(m, size=m)) if estimator.access.source else source
             drawn = target.take(random.integers(n, size=n))
             values.append(_as_estimate(estimator.estimate(estimator.fit(again), drawn)).accuracy)
-        return with_rows(found, float(np.var(values)), n)
+        known = None
+        if m and not refusal(estimator, source, source.answers):
+            known = Drawn(source.accuracy, m, self._direct(source.answers).accuracy, estimator.access.source)
+        return with_rows(found, float(np.var(values)), n, known)
 
     # -- measures -------------------------------------------------------------------------------------------------------------
 
@@ -275,7 +279,11 @@ def estimated_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Se
         again = sources if drawn is None else [item.take(drawn) for item in sources]
         rows = random.integers(n, size=n)
         values.append([_as_estimate(item).accuracy for item in estimator.estimate(again, [item.take(rows) for item in targets])])
-    return [with_rows(item, float(variance), n) for item, variance in zip(found, np.var(values, axis=0), strict=True)]
+    known = [Drawn(item.accuracy, m, item.accuracy) for item in sources] if access.source else [None] * len(found)
+    return [
+        replace(with_rows(item, float(moved), n, source), warnings=(*item.warnings, *few_rows(m)))
+        for item, moved, source in zip(found, np.var(values, axis=0), known, strict=True)
+    ]
 
 
 def _labels_of(answers: Answers) -> Answers:

@@ -13,8 +13,11 @@ alike. The interval covers where the target misleads the estimator no more than 
 for certain: `benchmarks/coverage.py` measures it. Where families can be exchanged with the target's it holds 9 times in 10 if the
 sets of a family err alike, and more often the less they do.
 
-*Interval of rows.* Source and target rows are drawn anew with replacement; to that variance comes e (1 - e) / n, the chance of n
-answers with this accuracy.
+*Interval of rows.* Source and target rows are drawn anew with replacement, which tells how far the estimate moves; few rows make
+that a guess, so that its quantile is Student's for as many rows. Rows drawn anew hold no mistake where there is none, so that
+each side is at least as long as the exact bounds of the source's accuracy (Clopper and Pearson 1934) lie from the estimate for the
+source itself. In quadrature come the exact bounds of n answers of which a share e is right, the chance of the target. No interval
+of a pool is narrower than the chance of source and target around its own middle.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import betaincinv, stdtrit
 
 from crosswind.estimators.base import LEVEL, Estimate, Floats
 
@@ -36,6 +40,10 @@ Z = 1.644854
 """Half the width of a normal 90% interval, in standard errors."""
 
 
+FEW = 30
+"""Labelled rows of the source below which there is a warning: of 29 that are all right, 9.8% of the answers may be wrong."""
+
+
 @dataclass(frozen=True)
 class Held:
     """An estimate for a set of the pool that did not learn from the set's family, and its accuracy."""
@@ -44,6 +52,17 @@ class Held:
     estimate: float
     accuracy: float
     rows: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The labelled rows of a source: the share `right`, how many, and what the estimator says of them, `estimate`. `read`: whether
+    it learns from them."""
+
+    right: float
+    rows: int
+    estimate: float
+    read: bool = True
 
 
 def with_pool(found: Estimate, anchor: float, held: Sequence[Held], n: int, n_source: int) -> Estimate:
@@ -65,8 +84,15 @@ def with_pool(found: Estimate, anchor: float, held: Sequence[Held], n: int, n_so
     excess = max(1 / n + twice - float(np.mean([1 / item.rows for item in held])), 0)
     chance = Z * float(np.sqrt(max(value * (1 - value), 0.01) * excess))
     room = _room(anchor, value)
-    ends = value - _wider(-room * low, chance), value + _wider(room * high, chance)
-    return replace(found, low=float(np.clip(ends[0], 0, 1)), high=float(np.clip(ends[1], 0, 1)), basis="pool")
+    ends = _cut(value - _wider(-room * low, chance)), _cut(value + _wider(room * high, chance))
+    # Where neither the pool nor the rows hold a mistake all of these lengths are 0.
+    middle = (ends[0] + ends[1]) / 2
+    below, above = _chance_of_rows(middle, n, Drawn(anchor, n_source, anchor) if n_source else None)
+    return replace(found, low=_cut(min(ends[0], middle - below)), high=_cut(max(ends[1], middle + above)), basis="pool")
+
+
+def _cut(value: float) -> float:
+    return float(np.clip(value, 0, 1))
 
 
 def _room(anchor: float, value: float) -> float:
@@ -78,11 +104,44 @@ def _wider(length: float, chance: float) -> float:
     return float(np.hypot(length, chance)) if length >= 0 else length + chance
 
 
-def with_rows(found: Estimate, variance: float, n: int) -> Estimate:
-    """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew; `n`: rows of the target."""
-    error = float(np.sqrt(variance + found.accuracy * (1 - found.accuracy) / n))
-    low, high = (float(np.clip(found.accuracy + side * Z * error, 0, 1)) for side in (-1, 1))
-    return replace(found, low=low, high=high, basis="rows")
+def with_rows(found: Estimate, variance: float, n: int, source: Drawn | None = None) -> Estimate:
+    """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew; `n`: rows of the target;
+    `source`: what is known of the labelled rows, None without any."""
+    learned = source.rows if source is not None and source.read else n
+    if learned < 2:
+        moved = 1.0
+    else:
+        moved = float(stdtrit(learned - 1, (1 + LEVEL) / 2) * np.sqrt(variance * learned / (learned - 1)))
+    below, above = _chance_of_rows(found.accuracy, n, source, moved)
+    return replace(found, low=_cut(found.accuracy - below), high=_cut(found.accuracy + above), basis="rows")
+
+
+def exact_bounds(share: float, rows: int, level: float = LEVEL) -> tuple[float, float]:
+    """The bounds of Clopper and Pearson (1934) for the probability behind a share of so many rows, which may be a fraction of one:
+    by neither is it missed in more than (1 - `level`) / 2 of all draws, and they differ for every share."""
+    hits, tail = share * rows, (1 - level) / 2
+    misses = rows - hits
+    low = float(betaincinv(hits, misses + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
+    return low, high
+
+
+def few_rows(n_source: int) -> tuple[str, ...]:
+    """The warning that the source has too few labelled rows to learn from; none where there are none at all."""
+    if not 0 < n_source < FEW:
+        return ()
+    many = "1 labelled row" if n_source == 1 else f"{n_source} labelled rows"
+    return (f"the source has {many}, from which little can be learned; give {FEW} at least",)
+
+
+def _chance_of_rows(value: float, n: int, source: Drawn | None, moved: float = 0.0) -> tuple[float, float]:
+    """How far below and above `value` chance reaches: that of the source's rows, at least `moved`, and that of the target's."""
+    below = above = moved
+    if source is not None:
+        low, high = exact_bounds(source.right, source.rows)
+        below, above = max(moved, source.estimate - low), max(moved, high - source.estimate)
+    least, most = exact_bounds(value, n)
+    return float(np.hypot(below, value - least)), float(np.hypot(above, most - value))
 
 
 def least_families(level: float = LEVEL, *, sides: int = 1) -> int:
