@@ -9,6 +9,7 @@ import typer
 
 from crosswind.cli.options import AsJson, check_place, listed, print_json, written
 from crosswind.core.errors import InputError
+from crosswind.core.printing import utf8
 
 _FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set"}
 
@@ -105,7 +106,7 @@ def estimate_command(
         with written("--out", out):
             from crosswind.core.files import write_atomically
 
-            write_atomically(out, estimate_page(found).encode("utf-8", "replace"))
+            write_atomically(out, utf8(estimate_page(found)))
     if as_json:
         print_json(found.to_json())
         return

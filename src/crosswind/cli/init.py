@@ -31,14 +31,14 @@ def init_command(
     from crosswind.core.files import write_atomically
     from crosswind.studies.plan import make_plan
     from crosswind.studies.propose import propose
-    from crosswind.studies.reading import parse
+    from crosswind.studies.reading import parse, study_name
     from crosswind.studies.spec import study_from
 
     path = out or Path(table).with_suffix(".yaml")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")
     found = propose(table, images, label, size, listed(text))
-    planned = make_plan(study_from(parse(found.text, str(path)), name=path.stem))
+    planned = make_plan(study_from(parse(found.text, str(path)), name=study_name(path)))
     with written("--out", path):
         write_atomically(path, found.text.encode())
     for note in (*found.notes, *planned.warnings):

@@ -28,6 +28,7 @@ from crosswind.cli.run import run_command
 from crosswind.cli.show import show_command
 from crosswind.cli.status import check_command, status_command
 from crosswind.core.errors import CrosswindError, one_line
+from crosswind.core.printing import LOCALE_REMEDY, escape_output
 
 # Newer typer carries its own click: the classes of what it raises are found from one that it exports.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _status(arguments: Sequence[str] | None) -> int:
+    escape_output()
     # A picture that PIL warns of is refused in a sentence, or read as it should be: damaged EXIF data are common in photographs.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     command = typer.main.get_command(app)
@@ -94,6 +96,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         return _refuse(one_line(error.format_message()) + hint)
     except _ClickException as error:
         return _refuse(one_line(error.format_message()))
+    except UnicodeEncodeError as error:
+        return _refuse(_unencodable(error))
     except (typer.Abort, KeyboardInterrupt):
         result = 130  # what newer typer returns
     except BrokenPipeError:
@@ -105,6 +109,14 @@ def _status(arguments: Sequence[str] | None) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _unencodable(error: UnicodeEncodeError) -> str:
+    """What to do about a name that the system's encoding, or a library that takes UTF-8 alone, has no bytes for."""
+    return f"the name {error.object!r} cannot be written in {error.encoding}: rename it, or work from within its folder"
+
+
 def _refuse(sentence: str) -> int:
-    print(f"error: {sentence}", file=sys.stderr)
+    encoding = sys.getfilesystemencoding()
+    # A file that is there is not found by a name that the locale cannot write.
+    hint = "" if encoding == "utf-8" or sentence.isascii() else f" (names of files are read in {encoding} here; {LOCALE_REMEDY})"
+    print(f"error: {sentence}{hint}", file=sys.stderr)
     return 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import typer
 
 from crosswind.cli import completion
 from crosswind.core.errors import InputError
+from crosswind.core.printing import json_text
 
 DEFAULT_OUT = "crosswind-runs"
 
@@ -50,7 +50,7 @@ StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON. JSON has no NaN or infinity: they become null."""
-    typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False))
+    typer.echo(json_text(_finite(value), sys.stdout))
 
 
 def _finite(value: Any) -> Any:

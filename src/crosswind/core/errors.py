@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable
 
 SHOWN_CHOICES = 30
+_FOREIGN_BYTE = re.compile("[\udc80-\udcff]")
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -68,8 +69,16 @@ def one_line(text: str, limit: int = 1000) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` with U+FFFD for each character that steers a terminal or the direction of writing, or that is half of one."""
-    return _STEERING.sub("\ufffd", text)
+    """`text` with U+FFFD for each character that steers a terminal or the direction of writing, or that is half of one.
+
+    A byte of a file's name that is not UTF-8 becomes its escape, see `escaped_bytes`.
+    """
+    return _STEERING.sub("\ufffd", escaped_bytes(text))
+
+
+def escaped_bytes(text: str) -> str:
+    """`text` with `\\xfc` for each byte that is not UTF-8, as Python holds those of a file's name (PEP 383)."""
+    return _FOREIGN_BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:

@@ -7,6 +7,7 @@ it is not what it should be. What is refused is an `OSError` whose `strerror` is
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from pathlib import Path
@@ -55,6 +56,15 @@ def read_at_most(path: Path, limit: int) -> bytes:
     if large:
         raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(path))
     return data
+
+
+def library_path(path: Path) -> Path | io.BytesIO:
+    """What a library is given that takes paths of UTF-8 alone: `path`, or the bytes of a file whose path is not."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return io.BytesIO(path.read_bytes())
+    return path
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
-from crosswind.core.files import read_at_most
+from crosswind.core.files import library_path, read_at_most
 from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
 
@@ -86,7 +86,7 @@ def whole_parquet(place: Path) -> DataFrame:
     import polars
 
     try:
-        return polars.read_parquet(place, glob=False)
+        return polars.read_parquet(library_path(place), glob=False)
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(f"{place} cannot be read as a PARQUET table: {_first_sentence(str(error))}") from None
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, one_line
+from crosswind.core.files import library_path
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
@@ -87,8 +88,10 @@ def _table(path: Path) -> dict[str, NDArray[Any]]:
     import polars
 
     # A class may be called 1: labels are compared as the text that stands there.
-    frame = (
-        polars.read_parquet(path) if path.suffix == ".parquet" else polars.read_csv(path, schema_overrides={"label": polars.String})
-    )
+    file = library_path(path)
+    if path.suffix == ".parquet":
+        frame = polars.read_parquet(file)
+    else:
+        frame = polars.read_csv(file, schema_overrides={"label": polars.String})
     texts = frame.with_columns(polars.col("label").cast(polars.String).fill_null("")) if "label" in frame.columns else frame
     return {name: texts[name].to_numpy() for name in texts.columns}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crosswind.core.errors import InputError, one_line, unknown
+from crosswind.core.files import library_path
 from crosswind.core.knobs import knob
 from crosswind.core.types import file_hash
 from crosswind.models.build import Backbone, Model
@@ -123,19 +124,26 @@ def read_weights(path: Path, digest: str | None = None) -> dict[str, Tensor]:
     Raises `InputError`.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     if not path.is_file():
         raise InputError(FIELD, f"there is no file {str(path)!r}")
     if digest is not None and file_hash(path) != digest:
         raise InputError(FIELD, f"{str(path)!r} has changed: its sha256 is no longer {digest[:12]}...")
     try:
-        found = load_file(path)
+        found = tensors_in(path)
     except (SafetensorError, OSError) as error:
         raise InputError(FIELD, f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})") from None
     # What a run keeps holds every network of its method, and its state.
     own = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
     return own or found
+
+
+def tensors_in(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Raises what the library does: `SafetensorError`, `OSError`."""
+    from safetensors.torch import load, load_file
+
+    file = library_path(path)
+    return load_file(file) if isinstance(file, Path) else load(file.getvalue())
 
 
 def take_weights(model: Model, found: Mapping[str, Tensor], source: str, *, within: str = "") -> None:

@@ -31,7 +31,7 @@ def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
     if digest is not None and file.is_file() and contents_hash(file, "tokenizer") != digest:
         raise InputError(field, f"{str(file)!r} has changed: its sha256 is no longer {digest[:12]}...")
     try:
-        made = Tokenizer.from_file(str(file))
+        made = Tokenizer.from_buffer(file.read_bytes())
     except Exception as error:  # the library raises plain exceptions
         raise InputError(field, f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})") from None
     made.no_padding()

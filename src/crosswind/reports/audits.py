@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, one_line
+from crosswind.core.printing import utf8
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, save, templates, text, tips
 from crosswind.reports.tables import distinct
 from crosswind.shifts.audit import KINDS, SIZES, AttributeAudit, Audit
@@ -96,7 +97,7 @@ def write_audit(audit: Audit, path: Path) -> None:
         raise InputError("out", f"{str(path)!r} is no picture by its name", PICTURES)
     with tempfile.TemporaryDirectory() as folder:
         drawn = save(audit_figure(audit), Path(folder), ["svg" if form == ".html" else form[1:]])[0].read_bytes()
-    write_atomically(path, audit_page(audit, drawn.decode()).encode("utf-8", "replace") if form == ".html" else drawn)
+    write_atomically(path, utf8(audit_page(audit, drawn.decode())) if form == ".html" else drawn)
 
 
 def audit_page(audit: Audit, picture: str) -> str:

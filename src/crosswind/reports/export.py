@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import CrosswindError, InputError, NeedsError, one_line, unknown
+from crosswind.core.errors import CrosswindError, InputError, NeedsError, escaped_bytes, one_line, unknown
 from crosswind.reports.job_files import JobFiles
 
 if TYPE_CHECKING:
@@ -66,12 +66,17 @@ def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
             return settings, curve
         spec = job["spec"]
         parts = {"method": spec["method"]["knobs"], "model": spec["model"]["knobs"], "training": spec["training"]}
-        settings = {f"{part}.{name}": value for part, knobs in parts.items() for name, value in knobs.items()}
+        settings = {f"{part}.{name}": _readable(value) for part, knobs in parts.items() for name, value in knobs.items()}
         for entry in files.json(need, "history.json") or ():
             values = {f"train/{name}": value for name, value in entry["train"].items()}
             values |= {f"{where}/{name}": value for where, told in entry["validation"].items() for name, value in told.items()}
             curve.append((int(entry["step"]), values))
     return settings, curve
+
+
+def _readable(value: Any) -> Any:
+    # Paths among the settings may hold bytes that are not UTF-8, which no client takes.
+    return escaped_bytes(value) if isinstance(value, str) else value
 
 
 # -- targets ------------------------------------------------------------------------------------------------------------------
@@ -81,7 +86,8 @@ def to_table(store: Store, study: str, place: Path) -> int:
     """One row a run, rule and set into a `.csv` or `.parquet` file; the number of rows."""
     frame = results_frame(store.results(study, without=("groups", "environments")))
     place.parent.mkdir(parents=True, exist_ok=True)
-    frame.write_csv(place) if place.suffix == ".csv" else frame.write_parquet(place)
+    with place.open("wb") as file:  # polars itself takes no path that is not UTF-8
+        frame.write_csv(file) if place.suffix == ".csv" else frame.write_parquet(file)
     return frame.height
 
 
@@ -184,6 +190,8 @@ def export(store: Store, study: str, target: str, place: str) -> int:
         raise InputError("PLACE", f"{place!r} is no {wanted}")
     try:
         return write(store, study, place if target in ("mlflow", "wandb") else Path(place))
+    except UnicodeEncodeError:
+        raise InputError("PLACE", f"{target} takes no path that is not UTF-8, as {place} is") from None
     except OSError as error:
         raise InputError("PLACE", f"cannot write {place}: {error.strerror or error}") from None
     except Exception as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.exhibits import Bars, Grid
+from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports import estimate_sections, row_sections
 from crosswind.reports import figures as draw
@@ -44,8 +45,7 @@ def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
 
     with no_collection():
         text = study_page(studies, store)
-    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark.
-    write_atomically(path, text.encode("utf-8", "replace"))
+    write_atomically(path, utf8(text))
 
 
 def study_figures(studies: Iterable[StudyRecord]) -> list[Figure]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.printing import foreign_name
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
@@ -132,6 +133,9 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
     )
     if not files:
         raise DataError(f"{field}: the folder {str(path)!r} holds no images")
+    for file in files:
+        if (problem := foreign_name(file)) is not None:
+            raise DataError(f"{field}: {problem}")
     frame = {"path": files, "rows": ["unlabelled"] * len(files)}
     return path.name, from_frame(frame, str(path), name=path.name, size=size), lambda row: files[row]
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from crosswind.core.errors import StoreError, one_line
 from crosswind.core.files import check_file
+from crosswind.core.printing import utf8
 
 SCHEMA = 3
 """The version of the tables below, kept in `meta`."""
@@ -286,7 +287,7 @@ def _reading(path: Path) -> sa.Engine:
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?{options}",
+        f"file:{quote(os.fsencode(path.absolute()))}?{options}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,  # transactions begin where `open_database` says
@@ -311,4 +312,4 @@ def now(connection: sa.Connection) -> float:
 
 def text(value: Any) -> str | None:
     """`value` as text that both databases take: no NUL, nothing that is not UTF-8."""
-    return None if value is None else str(value).replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    return None if value is None else utf8(str(value).replace("\0", "")).decode()

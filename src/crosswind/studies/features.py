@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.files import write_atomically
+from crosswind.core.printing import utf8
 from crosswind.core.registry import facts
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.outside import inputs
@@ -55,7 +56,7 @@ class FeatureTable:
         writer.writerows(zip(self.ids.tolist(), *self.columns.values(), strict=True))
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / FEATURES, array.getvalue())
-        write_atomically(folder / ROWS, text.getvalue().encode())
+        write_atomically(folder / ROWS, utf8(text.getvalue()))
         return [folder / FEATURES, folder / ROWS]
 
 

@@ -312,15 +312,14 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
 
     Raises `RunError` where they were not kept.
     """
-    from safetensors.torch import load_file
-
+    from crosswind.models.pretrained import tensors_in
     from crosswind.training.loop import trained
 
     files = {rule: folders[0] / WEIGHTS.format(rule) for rule in _about(folders[0])["rules"]}
     if not all(path.is_file() for path in files.values()):
         raise RunError("the weights of the fit that it needs were not kept")
     run, base = _training(fitted, folders)
-    return trained(*run, fitted["seed"], {rule: load_file(str(path)) for rule, path in files.items()}, base=base)
+    return trained(*run, fitted["seed"], {rule: tensors_in(path) for rule, path in files.items()}, base=base)
 
 
 def _folders(place: Place) -> list[Path]:
@@ -330,11 +329,11 @@ def _folders(place: Place) -> list[Path]:
 def _base_weights(method: Method, folders: Sequence[Path]) -> dict[str, Tensor] | None:
     if method.needs.base is None or not folders:
         return None
-    from safetensors.torch import load_file
+    from crosswind.models.pretrained import tensors_in
 
     # By the rule that the method names where it gave a choice, as where a method trains its base itself.
     chosen = next(path for rule in (method.needs.base.rule, "last") if (path := folders[-1] / WEIGHTS.format(rule)).exists())
-    return load_file(str(chosen))
+    return tensors_in(chosen)
 
 
 def _write_weights(folder: Path, trajectory: Trajectory, method: Method) -> None:

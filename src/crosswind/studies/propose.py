@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crosswind.core.errors import DataError, InputError, unknown
+from crosswind.core.errors import DataError, InputError, escaped_bytes, unknown
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.rules import WORD
 from crosswind.data.tabular import MISSING, has_column, read_table
@@ -134,8 +134,17 @@ def propose(
         if blank:
             given["blank"] = "leave-out"
             notes.append(f"{blank:,} rows without a text are left out")
+    for field, name in (("TABLE", table), ("--images", folder or "")):
+        _check_utf8(field, name)
     made = _text(given, chosen, attribute, others, unit, test, rare, rule, _PICTURES if folder is not None else _TEXTS)
     return Proposal(made, tuple(notes))
+
+
+def _check_utf8(field: str, name: str) -> None:
+    """Refuse a path that no study file can hold, by an `InputError`."""
+    if escaped_bytes(name) != name:
+        problem = f"the path {escaped_bytes(name)} is not UTF-8, and a study file is"
+        raise InputError(field, f"{problem}; run this command from within that folder, with relative paths, or rename it")
 
 
 _PICTURES = """\

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
@@ -205,13 +206,20 @@ def shipped_studies() -> dict[str, Path]:
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))}
 
 
+def study_name(path: Path) -> str:
+    """The name of a study that has none of its own: that of its file, in the letters that names of studies have."""
+    letters = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9 _.+:/@-]", "-", letters).strip() or "study"
+
+
 def find_study(word: str) -> tuple[str, Path]:
     """The name and file of a study given by path or by shipped name."""
     path, shipped = Path(word), shipped_studies()
     if word in shipped and not path.is_file():
         return word, shipped[word]
     if path.exists() or path.suffix in (".yaml", ".yml", ".json") or path.is_absolute():
-        return next((name for name, known in shipped.items() if path.exists() and known.samefile(path)), path.stem or "study"), path
+        shipped_name = next((name for name, known in shipped.items() if path.exists() and known.samefile(path)), None)
+        return shipped_name or study_name(path), path
     raise unknown("STUDY", "study", word, shipped)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from crosswind.core.cards import Original, card_of
 from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.knobs import knob
+from crosswind.core.printing import foreign_name
 from crosswind.core.registry import register
 from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
@@ -218,6 +219,8 @@ class ImageFolder(PreparedSource):
                 f"{tree.name}: {others[0]!r} and {len(others) - 1:,} more are no images by name; take them away, or set others=skip"
             )
         for name in files:
+            if (problem := foreign_name(name)) is not None:
+                raise DataError(f"{tree.name}: {problem}")
             if name.count("/") != len(self.levels) or not tree.sizes[name] or not name.isprintable():
                 raise DataError(f"{tree.name}: {name!r} is not {layout}, is empty, or has a control character in its name")
         if not files:
