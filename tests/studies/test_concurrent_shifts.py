@@ -13,7 +13,7 @@ import pytest
 
 from crosswind.reports.families import families
 from crosswind.reports.gather import StudyRecord, gather
-from crosswind.studies.plan import make_plan
+from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
 from crosswind.studies.store import Store
 
@@ -43,6 +43,12 @@ STAND_INS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def paper() -> Plan:
+    """The plan of the whole figure, on tables without pictures where a data set has to be prepared."""
+    return make_plan(load_study("jeon2025/controlled", "paper", STAND_INS))
+
+
 @pytest.mark.parametrize("scale,points", [("figure", 10), (None, 9)])
 def test_every_method_meets_every_shift_once_a_point(scale: str | None, points: int) -> None:
     plan = make_plan(load_study("jeon2025/controlled", scale))
@@ -51,10 +57,9 @@ def test_every_method_meets_every_shift_once_a_point(scale: str | None, points: 
     assert [draw.train_rows for draw in plan.draws] == TABLE_6["dsprites"]
 
 
-def test_paper_has_three_assignments_of_one_shift_and_six_of_several() -> None:
+def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan) -> None:
     """All five data sets, to the row of tables 6 and 10; every method meets every case at three rates and seeds."""
-    study = load_study("jeon2025/controlled", "paper", STAND_INS)
-    plan = make_plan(study)
+    study, plan = load_study("jeon2025/controlled", "paper", STAND_INS), paper
     found: dict[tuple[str, str], list[int]] = {}
     for draw in plan.draws:
         found.setdefault((draw.source.partition("-")[0], draw.shift), []).append(draw.train_rows)
@@ -64,8 +69,8 @@ def test_paper_has_three_assignments_of_one_shift_and_six_of_several() -> None:
         assert rows == [TABLE_6[data][SHIFTS.index(shift)]] * times, (data, shift)
     assert {(draw.source.partition("-")[0], draw.test_rows) for draw in plan.draws} == set(TEST.items())
     # Matched as table 2 lists the values: black hair goes with men, and not smiling is what LDD and UDS make rare.
-    matched = next(draw.matching for draw in plan.draws if (draw.source, draw.shift) == ("celeba", "SC"))
-    assert matched == {"Black_Hair": {"male": ["yes"], "female": ["no"]}}
+    matching = next(draw.matching for draw in plan.draws if (draw.source, draw.shift) == ("celeba", "SC"))
+    assert matching == {"Black_Hair": {"male": ["yes"], "female": ["no"]}}
     assert len(plan.runs) == ROWS * (1 + 9 + 24) * 5 * 9
     # Every data set has each attribute in each place twice.
     for name in GRIDS:
@@ -128,3 +133,30 @@ def _finished(out: Path) -> int:
     with Store.open(out) as store:
         known = "jeon2025/controlled" in store.study_names()
         return sum(run["status"] == "finished" for run in store.runs("jeon2025/controlled")) if known else 0
+
+
+def plain(value: str) -> str:
+    """A value of CelebA as its own file calls it."""
+    return {"black": "yes", "smiling": "yes", "straight": "yes", "other": "no"}.get(value, value)
+
+
+def matched(plan: Plan, name: str) -> dict[str, list[str]]:
+    """Class -> the values of the first attribute that a spurious correlation shows with it."""
+    matching = next(draw.matching for draw in plan.draws if (draw.source, draw.shift) == (name, "SC"))
+    ((_, values),) = matching.items()
+    return {label: [plain(value) for value in shown] for label, shown in values.items()}
+
+
+def test_every_study_of_jeon_et_al_matches_classes_and_values_alike(paper: Plan) -> None:
+    """Table 2 lists both in one order: the i-th class goes with the i-th value. Codes of azimuth are tens of degrees."""
+    sizes = make_plan(load_study("jeon2025/sizes"))
+    stand_ins = [setting for setting in STAND_INS if setting.split(".")[1] in GRIDS]
+    prompts = make_plan(load_study("jeon2025/prompts", None, [*stand_ins, "models={resnet18: {}}", "prompts=null", "claims=[]"]))
+    names = list(TABLE_6)
+    assert [matched(paper, name) for name in names] == [matched(prompts, name) for name in names]
+    by_code = matched(sizes, "smallnorb")
+    angles = {label: [str(10 * int(code)) for code in codes] for label, codes in by_code.items()}
+    assert angles == {"animal": ["0"], "human": ["80"], "car": ["160"], "truck": ["240"], "airplane": ["320"]}
+    assert list(angles) == ["animal", "human", "car", "truck", "airplane"]
+    assert [matched(paper, name) for name in names] == [angles if name == "smallnorb" else matched(sizes, name) for name in names]
+    assert matched(paper, "celeba") == {"male": ["yes"], "female": ["no"]}

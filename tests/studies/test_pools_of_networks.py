@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.data import wild_files as wild
 from tests.data.cifar_files import binary_files, pictures, png, tar_gz
 from tests.data.digit_files import drawn_digits, write_mnist, write_svhn, write_usps
+from tests.data.picture_files import written
 
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError
+from crosswind.core.registry import load
+from crosswind.data.imagenet_classes import synsets
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.cifar import Cifar10, Cifar101
@@ -178,32 +182,69 @@ def logits(x):
 """
 
 
-@pytest.mark.parametrize(
-    ("study", "names", "sets"),
-    [
-        (
-            "ng2022/imagenet",
-            ("imagenet/val", "imagenet/v2", "imagenet/sketch", "imagenet/r", "imagenet/a"),
-            ["test", "v2", "sketch", "r", "a"],
-        ),
-        (
-            "ng2022/across-domains",
-            ("domains/source", "domains/one", "domains/two", "domains/three"),
-            ["test", "noise-1", "noise-3", "noise-5", "one", "two", "three"],
-        ),
-    ],
-)
-def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(
-    study: str, names: tuple[str, ...], sets: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders(tmp_path, names)
+def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders(tmp_path, ("domains/source", "domains/one", "domains/two", "domains/three"))
     (tmp_path / "given.py").write_text(FUNCTION, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    found = load_study(study, None, [])
-    values = {**found.model_dump(exclude_defaults=True), "models": {"given": {"model": "callable", "function": "given.py:logits"}}}
+    study = load_study("ng2022/across-domains", None, [])
+    values = {**study.model_dump(exclude_defaults=True), "models": {"given": {"model": "callable", "function": "given.py:logits"}}}
     for entry in values["data"].values():
         entry["options"] |= {"size": 16}
     results = cw.run_study(values, tmp_path / "out")
     rows = {row["set"]: row["metrics"] for row in results.rows if row["set"] != "validation"}
-    assert list(rows) == sets and {row["method"] for row in results.rows} == {"given"}
+    assert list(rows) == ["test", "noise-1", "noise-3", "noise-5", "one", "two", "three"]
+    assert {row["method"] for row in results.rows} == {"given"}
     assert all(np.isfinite(row["estimate:average-confidence"]) and row["accuracy"] > 0.5 for row in rows.values())
+
+
+NETWORK = """
+import numpy as np
+from crosswind.data.imagenet_classes import groups
+
+CHAIR, CLOCK = 765, 530
+ELSEWHERE = 0  # a tench, which none of the smaller sets has
+
+def outputs(pictures):
+    found = np.zeros((len(pictures), 1000), np.float32)
+    found[:, ELSEWHERE] = 9
+    found[np.arange(len(pictures)), np.where(pictures[:, 4, 4, 1] > 30, CLOCK, CHAIR)] = 3
+    return found
+"""
+
+
+def test_on_a_smaller_set_a_network_answers_among_its_classes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network calls everything a tench, and next a chair or a clock: right on all of ObjectNet's if it may not say tench.
+
+    With `answers: all` the same network, in the same store, is wrong on every row of ObjectNet.
+    """
+    monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
+    names = [synsets()[place] for place in (0, 1, 2, 5, 10, 15, 987)]
+    files = {"LOC_synset_mapping.txt": "\n".join(names).encode()}
+    files |= wild.named(*(f"val/{name}/{name}_{number}.JPEG" for name in names for number in range(4)))
+    written(tmp_path / "imagenet", files)
+    originals = {
+        ("imagenet-v2", ""): wild.imagenet_v2(),
+        ("imagenet-sketch", ""): wild.imagenet_sketch(),
+        ("imagenet-r", ""): wild.imagenet_r(),
+        ("imagenet-a", ""): wild.imagenet_a(),
+        ("objectnet", ""): wild.objectnet(4),
+        ("imagenet-vid", "anchor"): wild.imagenet_vid(),
+        ("ytbb", "anchor"): wild.ytbb(),
+    }
+    for (name, frames), content in originals.items():
+        source = load("sources", name)(size=8, **({"frames": frames} if frames else {}))
+        prepare(source, originals=str(written(tmp_path / "originals" / name, content)), accept_totals=True)
+    (tmp_path / "given.py").write_text(NETWORK, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    values = load_study("ng2022/imagenet", None, []).model_dump(exclude_defaults=True)
+    values |= {"models": {"given": {"model": "callable", "function": "given.py:outputs"}}, "estimators": {"average-confidence": {}}}
+    for entry in values["data"].values():
+        entry["options"] |= {"size": 8}
+    rows = {row["set"]: row["metrics"] for row in cw.run_study(values, tmp_path / "out").rows}
+    assert list(rows) == ["validation", "test", "v2", "sketch", "r", "a", "objectnet", "vid", "ytbb"]
+    assert rows["objectnet"]["accuracy"] == 1.0
+    assert np.isfinite(rows["objectnet"]["estimate:average-confidence"])
+    assert rows["v2"]["accuracy"] == 1 / 3  # all 1,000 classes may be said there, and one picture in three is a tench
+    values["sets"]["objectnet"]["answers"] = "all"
+    rows = {row["set"]: row["metrics"] for row in cw.run_study(values, tmp_path / "out").rows}
+    assert rows["objectnet"]["accuracy"] == 0.0

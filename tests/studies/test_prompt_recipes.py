@@ -151,3 +151,32 @@ def test_finetuned_runs_through_and_the_report_shows_table_14(folders: Path, tmp
     assert all(row[-1] == 2 for row in table.rows)
     assert item.averages == {"real-world": ["iwildcam", "fmow", "camelyon17"]}
     assert len(prompt_table(item).rows) == len({row for row in TABLE_5 if row[0][0] in "CIL"})
+
+
+def test_every_model_of_the_real_sets_is_tuned_over_the_rates_of_table_8() -> None:
+    """Real sets have five learning rates; the baseline of six claims must not search others than what it is compared with."""
+    study = load_study("jeon2025/finetuned")
+    rates = [1e-3, 5e-4, 1e-4, 5e-5, 1e-5]
+    assert study.training["lr"] == rates
+    assert isinstance(study.methods, dict)
+    tuned = [entry["training"]["lr"] for entry in study.methods.values() if entry and "training" in entry]
+    assert tuned == [rates] * 3
+
+
+def test_real_sets_are_validated_on_the_default_set_of_wilds() -> None:
+    study = load_study("jeon2025/finetuned")
+    assert [data.roles.official.validation for data in study.data.values() if data.roles.official] == [["val"]] * 3
+    assert study.sets["validation"].law == {"type": "official", "values": "val"}
+
+
+@pytest.mark.parametrize("name", ["prompts", "finetuned"])
+def test_files_and_bits_of_models_are_those_of_table_9(name: str) -> None:
+    study = load_study(f"jeon2025/{name}")
+    assert isinstance(study.models, dict)
+    asked = [entry for entry in study.models.values() if entry and str(entry.get("path", "")).startswith("instructblip")]
+    in_words = [entry for entry in asked if not entry.get("tuned")]
+    assert in_words and all(entry["four_bit"] is True and entry["beams"] == 5 for entry in in_words)
+    paths = {
+        entry["path"] for label, entry in study.models.items() if entry and label.startswith("clip-") and not entry.get("tuned")
+    }
+    assert paths == {"clip-vit-base-patch32", "clip-vit-large-patch14"}

@@ -26,7 +26,7 @@ class ADA(Adversarial):
         included, and are neither augmented nor changed again.
     Assumes: unseen data are near the training rows in the features of a network that was trained on them. No group or environment
         is read. A shift that moves features far, and one of which classes are seen with which attribute, are not what it is for.
-    Knobs: phases 2, ascent_steps 15, gamma 1: Jeon et al. 2025, table 8. rate 20, on inputs in (-1, 1) as there, and each phase a
+    Knobs: phases 2, ascent_steps 15, gamma 1: Jeon et al. 2025, table 9. rate 20, on inputs in (-1, 1) as there, and each phase a
         tenth of the run: the code of Zhao et al. 2020 for CIFAR-10. On MNIST they have 3 phases of a hundredth each, and 20 on
         inputs in [0, 1], which is 80 here. A phase is at most an even part of the steps.
     Limits: at phases = 0 it is "erm".

@@ -61,7 +61,7 @@ class BPA(Method):
         domain="[1, inf)",
         search=choose(4, 8, 12),
         grid={"jeon2025": [8]},
-        source="Jeon et al. 2025, table 8",
+        source="Jeon et al. 2025, table 9",
         doc="clusters a class",
     )
     momentum: float = knob(
@@ -69,7 +69,7 @@ class BPA(Method):
         domain="[0, 1]",
         search=linear(0.05, 0.5),
         grid={"jeon2025": [0.3]},
-        source="Jeon et al. 2025, table 8",
+        source="Jeon et al. 2025, table 9",
         doc="share of the raw weight in the running one, or the factor in the exponent",
     )
     average: str = knob(
@@ -82,10 +82,10 @@ class BPA(Method):
         10, domain="[1, inf)", source="Jeon et al. 2025, their code", doc="steps between two looks at the clusters' losses"
     )
     base_patience: int | None = knob(
-        10, domain="[1, inf)", source="Jeon et al. 2025, table 8", doc="validations without a new best that end the first training"
+        10, domain="[1, inf)", source="Jeon et al. 2025, table 9", doc="validations without a new best that end the first training"
     )
     base_epochs: float | None = knob(
-        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 8", doc="passes over the rows of the first training, at most"
+        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 9", doc="passes over the rows of the first training, at most"
     )
 
     needs = Needs(

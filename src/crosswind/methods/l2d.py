@@ -46,7 +46,7 @@ class L2D(Method):
         bounds their mutual information from above (Wang et al. 2021; Cheng et al. 2020).
     Assumes: what tells the classes survives random textures and colours; the shift is one of these. No group or environment is
         read. It makes a distribution wider, and does nothing about which classes are seen with which attribute.
-    Knobs: alpha1 1, alpha2 1, beta 0.1: Jeon et al. 2025, table 8, and the authors' script, which has augmenter_lr 0.005; the
+    Knobs: alpha1 1, alpha2 1, beta 0.1: Jeon et al. 2025, table 9, and the authors' script, which has augmenter_lr 0.005; the
         default of their program is 10. mix 0.6, spread 0.2, temperature 0.07: their code.
     Limits: none: codes are drawn and copies stand beside the pictures at any setting.
     Deviations: the authors' code descends D - beta I in T, which brings copies nearer; the paper and Jeon et al. have the sum.
@@ -65,7 +65,7 @@ class L2D(Method):
         domain="[0, inf)",
         search=log(0.1, 10.0),
         grid={"jeon2025": [1.0]},
-        source="Wang et al. 2021; Jeon et al. 2025, table 8",
+        source="Wang et al. 2021; Jeon et al. 2025, table 9",
         doc="weight of the contrast",
     )
     alpha2: float = knob(
@@ -73,7 +73,7 @@ class L2D(Method):
         domain="[0, inf)",
         search=log(0.1, 10.0),
         grid={"jeon2025": [1.0]},
-        source="Wang et al. 2021; Jeon et al. 2025, table 8",
+        source="Wang et al. 2021; Jeon et al. 2025, table 9",
         doc="weight of the likelihood of the copies' codes",
     )
     beta: float = knob(
@@ -81,7 +81,7 @@ class L2D(Method):
         domain="[0, inf)",
         search=log(1e-2, 1.0),
         grid={"jeon2025": [0.1]},
-        source="Wang et al. 2021; Jeon et al. 2025, table 8",
+        source="Wang et al. 2021; Jeon et al. 2025, table 9",
         doc="weight of the mutual information that the augmenter lowers",
     )
     augmenter_lr: float = knob(

@@ -21,7 +21,7 @@ class MEADA(Adversarial):
     Objective: that of "ada", but for the ascent, which gains eta times the entropy of the answer (Zhao et al. 2020, section 3):
             CE(f(x_t), y) + eta H(softmax f(x_t)) - gamma mean_j (z_j(x_t) - z_j(x))^2,   H in nats.
     Assumes: as "ada"; a network's entropy on a picture tells how far this is from what it has seen.
-    Knobs: eta 1: Jeon et al. 2025, table 8. The authors' scripts for MNIST and CIFAR-10 have 10. The others as in "ada".
+    Knobs: eta 1: Jeon et al. 2025, table 9. The authors' scripts for MNIST and CIFAR-10 have 10. The others as in "ada".
     Limits: at phases = 0 it is "erm"; at eta = 0 it is "ada".
     Deviations: those of "ada".
     Reference:
@@ -35,7 +35,7 @@ class MEADA(Adversarial):
         domain="[0, inf)",
         search=log(0.1, 10.0),
         grid={"jeon2025": [1.0]},
-        source="Jeon et al. 2025, table 8",
+        source="Jeon et al. 2025, table 9",
         doc="weight of the entropy",
     )
 

@@ -48,7 +48,7 @@ class OccamNets(Method):
         second on with g_j >= 1/2, else that of the last.
     Assumes: what is simple is not the bias, or the bias is in few places: rows that the first exit gets right weigh less for the
         later ones. No group or environment is read.
-    Knobs: suppression 0.1, gate_weight 1, gamma0 3, gamma 1, threshold 0.5, 0.2 for fMoW: Jeon et al. 2025, table 8. balance 0.5,
+    Knobs: suppression 0.1, gate_weight 1, gamma0 3, gamma 1, threshold 0.5, 0.2 for fMoW: Jeon et al. 2025, table 9. balance 0.5,
         offset 0.1, least_epochs 1: the authors' code. answer "sure", as above; "last", the last exit's, is what Jeon et al. did.
     Limits: none: exits answer, and no setting makes them the model's head.
     Deviations: exits are after the last four stages past the stem, fewer where there are fewer; on the study's model, where the
@@ -66,14 +66,14 @@ class OccamNets(Method):
         domain="[0, inf)",
         search=log(1e-2, 1.0),
         grid={"jeon2025": [0.1]},
-        source="Shrestha et al. 2022; Jeon et al. 2025, table 8",
+        source="Shrestha et al. 2022; Jeon et al. 2025, table 9",
         doc="weight of the suppression of places",
     )
     gate_weight: float = knob(
         1.0,
         domain="[0, inf)",
         grid={"jeon2025": [1.0]},
-        source="Shrestha et al. 2022; Jeon et al. 2025, table 8",
+        source="Shrestha et al. 2022; Jeon et al. 2025, table 9",
         doc="weight of the gates' loss",
     )
     gamma0: float = knob(
@@ -81,21 +81,21 @@ class OccamNets(Method):
         domain="[0, inf)",
         search=choose(1.0, 3.0, 5.0),
         grid={"jeon2025": [3.0]},
-        source="Shrestha et al. 2022; Jeon et al. 2025, table 8",
+        source="Shrestha et al. 2022; Jeon et al. 2025, table 9",
         doc="exponent of the first exit's weights",
     )
     gamma: float = knob(
         1.0,
         domain="[0, inf)",
         grid={"jeon2025": [1.0]},
-        source="Shrestha et al. 2022; Jeon et al. 2025, table 8",
+        source="Shrestha et al. 2022; Jeon et al. 2025, table 9",
         doc="exponent of the later exits' weights",
     )
     threshold: float = knob(
         0.5,
         domain="[0, 1]",
         grid={"jeon2025": [0.5, 0.2]},
-        source="Shrestha et al. 2022; Jeon et al. 2025, table 8",
+        source="Shrestha et al. 2022; Jeon et al. 2025, table 9",
         doc="accuracy of the first exit above which its gate learns from what is remembered",
     )
     balance: float = knob(

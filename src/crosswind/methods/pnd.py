@@ -78,10 +78,10 @@ class PnD(Method):
     negatives: int = knob(8, domain="[1, inf)", source="Li et al. 2023", doc="answers that each of them is told apart from")
     probabilities: bool = knob(False, source="true: the authors' code", doc="whether a sigmoid stands behind the heads")
     warm_up_patience: int | None = knob(
-        10, domain="[1, inf)", source="Jeon et al. 2025, table 8", doc="validations without a new best that end the warm-up"
+        10, domain="[1, inf)", source="Jeon et al. 2025, table 9", doc="validations without a new best that end the warm-up"
     )
     warm_up_epochs: float = knob(
-        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 8", doc="passes over the rows of the warm-up, at most"
+        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 9", doc="passes over the rows of the warm-up, at most"
     )
 
     needs = Needs(maps=True, rows=2)

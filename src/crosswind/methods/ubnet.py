@@ -66,10 +66,10 @@ class UBNet(Method):
         False, source="true: the authors' code", doc="whether the cross-entropy reads softmax outputs as if they were logits"
     )
     base_patience: int | None = knob(
-        10, domain="[1, inf)", source="Jeon et al. 2025, table 8", doc="validations without a new best that end the first training"
+        10, domain="[1, inf)", source="Jeon et al. 2025, table 9", doc="validations without a new best that end the first training"
     )
     base_epochs: float | None = knob(
-        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 8", doc="passes over the rows of the first training, at most"
+        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 9", doc="passes over the rows of the first training, at most"
     )
 
     needs = Needs(

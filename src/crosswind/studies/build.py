@@ -176,8 +176,10 @@ def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str,
             law = []
         elif law not in LAWS:
             raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
-        labels = None if item.labels is None else {key: None if to is None else spelled(to) for key, to in item.labels.items()}
+        labels = None if item.labels is None else {key: _classes_spelled(to) for key, to in item.labels.items()}
         sets[name] = {"role": item.role, "law": law, "draw": item.draw, "source": item.source, "labels": labels}
+        if item.answers != "all":  # else not named at all, so that the keys of other studies stay what they were
+            sets[name]["answers"] = item.answers
     if not any(item["role"] == "test" for item in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
     values = {
@@ -197,6 +199,13 @@ def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str,
     if study.overlap != "refused":  # else not named at all, so that the keys of other studies stay what they were
         values["overlap"] = study.overlap
     return values, fields
+
+
+def _classes_spelled(classes: Any) -> Any:
+    """The names of one class of ours, of several, or None, as text."""
+    if classes is None:
+        return None
+    return [spelled(name) for name in classes] if isinstance(classes, list) else spelled(classes)
 
 
 def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> list[str] | None:
@@ -271,7 +280,7 @@ def build_split_plan(values: Values) -> SplitPlan:
         law, draw, field = item["law"], item["draw"], f"sets.{name}"
         parsed = law if law in LAWS else parse_shift(law, f"{field}.law")
         number = None if draw is None else parse_draw(draw, f"{field}.draw")
-        sets[name] = SetPlan(item["role"], parsed, number, item["source"], item["labels"])
+        sets[name] = SetPlan(item["role"], parsed, number, item["source"], item["labels"], item.get("answers", "all"))
     noise = values["label_noise"]
     return SplitPlan(
         label=values["label"],

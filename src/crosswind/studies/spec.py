@@ -138,7 +138,12 @@ class SetSpec(_Strict):
     )
     draw: Any = _is(None, "all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share")
     source: str | None = _is(None, "another data set of this study")
-    labels: dict[str, Value | None] | None = _is(None, "that data set's classes -> ours; null leaves a class out")
+    labels: dict[str, Value | list[Value] | None] | None = _is(
+        None, "that data set's classes -> ours, or a list of ours that all count as it; null leaves a class out"
+    )
+    answers: Literal["all", "present"] = _is(
+        "all", "the classes that a model may answer with: all of ours, or present: those that the set's classes stand for"
+    )
 
 
 class Search(_Strict):

@@ -19,6 +19,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.copies import Chain, copies
 from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers, Labelled
+from crosswind.shifts.split.classes import allowed
 from crosswind.transforms.neighbourhood import Change, neighbourhood, pool_of_kind
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
             except Exception as error:  # whatever the code of somebody else does
                 told = f"{type(error).__name__}: {one_line(str(error), 200)}"
                 raise DataError(f"the model failed on {len(rows.rows):,} inputs ({told})") from error
-            out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *said)  # texts too, where there are some
+            answer, logits, *texts = said  # texts only of a model that answers in words
+            answer, logits = allowed(rows.answers_as, answer, logits)
+            out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits, *texts)
         return {rule: out}, []
 
     return answers

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from crosswind.core.types import Predictions
 from crosswind.methods.base import Method, Modules, Output, State, Unlabelled
+from crosswind.shifts.split.classes import allowed
 from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.selection import Score
@@ -138,8 +139,10 @@ def _predictions(rows: EvaluationRows, found: list[Output], order: np.ndarray) -
     given = rows.rows.rows[order]
     ids, truth, group = rows.dataset.row_ids(given), rows.rows.label[order], rows.rows.group[order]
     back = np.argsort(order, kind="stable")
-    kept = None if logits is None else logits.float().numpy()[back]
-    return Predictions(ids[back].astype(np.int64), truth[back].astype(np.int64), group[back].astype(np.int64), answer[back], kept)
+    ordered_logits = None if logits is None else logits.float().numpy()[back]
+    answer, ordered_logits = allowed(rows.rows.answers_as, answer[back], ordered_logits)
+    ids, truth, group = (array[back].astype(np.int64) for array in (ids, truth, group))
+    return Predictions(ids, truth, group, answer, ordered_logits)
 
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:

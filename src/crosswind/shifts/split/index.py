@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
-from crosswind.data.attributes import Attribute
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
 
@@ -89,22 +88,3 @@ def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -
         some = rows[tied]
         rows[tied] = some[np.lexsort((some, hashes[some], codes[some]))]
     return rows
-
-
-def class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> NDArray[np.int64]:
-    """Our class of each class of a source, -1 for those left out."""
-    if labels is None and theirs.values == ours.values:
-        return np.arange(len(ours.values))
-    given = {theirs.code_of(name, field): wanted for name, wanted in (labels or {}).items()}
-    out = np.empty(len(theirs.values), dtype=np.int64)
-    for code, name in enumerate(theirs.values):
-        if code in given:
-            wanted = given[code]
-            out[code] = -1 if wanted is None else ours.code_of(wanted, f"{field}.{name}")
-        elif name in ours.values:
-            out[code] = ours.values.index(name)
-        else:
-            raise InputError(
-                field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values
-            )
-    return out

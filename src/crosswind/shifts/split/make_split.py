@@ -20,7 +20,8 @@ from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.assign_roles import Deal, Other, Pool, deal_of, deal_others
 from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followed, left_out
 from crosswind.shifts.split.check import check_set
-from crosswind.shifts.split.index import CellIndex, cell_index, class_map
+from crosswind.shifts.split.classes import answers_as, class_map
+from crosswind.shifts.split.index import CellIndex, cell_index
 from crosswind.shifts.split.pictures import joined_units
 from crosswind.shifts.split.plan import LAWS, ROLES, SetPlan, SplitPlan
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows, visit_law
@@ -65,11 +66,9 @@ def plan_counts(datasets: Mapping[str, AttributedDataset], main: str, plan: Spli
     `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`; `study_cells`: all `Cells`;
     `train_cells`: the `Cells` that count the training set, `train_counts`: int64 of their shape; `train_visits`: float64 [1 +
     supplements, shape of `study_cells`], the rows by weights and of each supplement that one pass over the training set is expected
-    to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`,
-    the weights of the test law, None where no test set is cut so;
-    `test_counts`: of every set of role test its `Cells`, and int64 of their shape; `pictures`: digits of the roles that rows have
-    because they show one picture with others, None where none do;
-    `shift`: the plan's.
+    to show; `groups`, `environments`: the attributes that make them by default; `test_cells`: over `study_cells`, the weights of
+    the test law, None where no test set is cut so; `test_counts`: of every set of role test its `Cells`, and int64 of their shape;
+    `pictures`: digits of the roles of rows that show one picture with others, None where none do; `shift`: the plan's.
     """
     study = _Study(datasets, main, plan)
     parts = study.parts(seed)
@@ -189,7 +188,8 @@ class _Study:
             gone = 0 if source == self.main else self._others()[source].left_out
             why = f": all {gone:,} show {dataset.shows}s that have another role elsewhere in the study" if gone else ""
             raise InputError("roles.test" if source == self.main else f"data.{source}", f"leaves no test row for set {name!r}{why}")
-        classes = class_map(pool.cells.label, self.label, item.labels, f"{field}.labels")
+        matched = (pool.cells.label, self.label, item.labels, f"{field}.labels")
+        classes, answerable = class_map(*matched), None if item.answers == "all" else answers_as(*matched)
         law = item.law if isinstance(item.law, Shift) else self.plan.shift
         if isinstance(item.law, str) and item.law not in LAWS:
             raise unknown(f"{field}.law", "law", item.law, LAWS)
@@ -224,7 +224,8 @@ class _Study:
             allotment = allot(form, pool, mode, draw, seed_of(base, item.role, name), fields, lenient)
             if draw.mode == "all":
                 self._name_short_quotas(allotment, item, source, pool)
-        return Part(name, item.role, source, dataset, pool, allotment, classes, seed_of(base, f"{item.role} rows"), follows)
+        key = seed_of(base, f"{item.role} rows")
+        return Part(name, item.role, source, dataset, pool, allotment, classes, key, follows, answerable)
 
     def _pool(self, item: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
         deal = self._deal(source)
@@ -320,6 +321,7 @@ class _Study:
             step,
             environments.sizes,
             sampler,
+            part.answers_as,
         )
         check_set(part, drawn, made, self._deal(part.source), groups, noisy=label is not true)
         return made

@@ -90,8 +90,11 @@ class SetPlan:
 
     `draw`: how many; None is all of the role's rows in proportion to the law, and for a validation set of the first two laws their
     share in training and validation together. `source`: another data set, whose rows are all for the sets that read it,
-    but for those whose pictures have another role where they are dealt first. `labels`: a map from its classes to ours, None to
-    leave a class out; classes of equal names need no entry.
+    but for those whose pictures have another role where they are dealt first.
+
+    `labels`: a map from the classes of the source to ours, or to lists of ours that all count as the class; None leaves a class
+    out. Classes of equal names need no entry. Nor do classes of ObjectNet and its like, beside all of ImageNet's that they stand
+    for. `answers`: the classes that a model may answer with: "all" of ours, or "present", those that the set's classes stand for.
     """
 
     role: str
@@ -99,6 +102,7 @@ class SetPlan:
     draw: Draw | None = None
     source: str | None = None
     labels: Mapping[str, Any] | None = None
+    answers: str = "all"
 
 
 def default_sets() -> dict[str, SetPlan]:

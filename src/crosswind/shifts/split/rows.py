@@ -30,7 +30,9 @@ class RowSet:
     int64 [n] number `group_names` and `environment_names`. `weight` float64 [n]: the probabilities of `sampler`, sum 1. `origin`
     int8 [n]: 0 by weights, i by the i-th supplement. `visit_law` float64 [n, V]: at each visit the value of the derived
     attribute is drawn by it, and `visit_step` times the value is to be added to the group and to the environment.
-    `environment_sizes`: how many values each attribute has that makes environments, the last one's running fastest.
+    `environment_sizes`: how many values each attribute has that makes environments, the last one's running fastest. `answers_as`
+    int64 [classes of the study]: the class that an answer of each class counts as, -1 for one that a model may not answer with;
+    None: each as itself.
     """
 
     source: str
@@ -47,6 +49,7 @@ class RowSet:
     visit_step: tuple[int, int] = (0, 0)
     environment_sizes: tuple[int, ...] = ()
     sampler: str = "uniform"
+    answers_as: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,7 +61,7 @@ class Part:
     """One set on its way: where its rows are and how many each cell gives.
 
     `classes` int64 [classes of the source]: our class of each, -1 where it is left out. `key` permutes the cells' rows. `follows`:
-    whether it takes its numbers from what training draws, not from the weights of a law alone.
+    whether it takes its numbers from what training draws, not from the weights of a law alone. `answers_as`: as of a `RowSet`.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Part:
     classes: Ints
     key: int
     follows: bool = False
+    answers_as: Ints | None = None
 
     def account(self) -> dict[str, Any]:
         """Planned and realised numbers of rows, cell by cell, as plain values."""
