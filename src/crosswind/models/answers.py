@@ -26,16 +26,18 @@ def _words(text: str) -> frozenset[str]:
 
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’\-/&+][^\W_]+)*")
-_LEAD = re.compile(
-    r"^(?:(?:the|my|final|correct|best|most|likely|predicted|suitable|appropriate|matching|single|short)\s+)*"
+# A lead-in is any number of the words of the first, then one of the second.
+_LEAD_WORDS = re.compile(r"(?:(?:the|my|final|correct|best|most|likely|predicted|suitable|appropriate|matching|single|short)\s+)*")
+_LEAD_NOUN = re.compile(
     r"(?:answer|label|class|category|classification|prediction|response|name of the label|assistant)"
     r"\s*(?:(?:would be|is|=|[:：])\s*[:：]?|[\n>\-–—])\s*"
 )
 _SIDE = r"""\s'“”‘’«»`*_#.,;:!()\[\]{}|•·。、，""" + '"'
-_EDGES = re.compile(rf"^(?:[{_SIDE}]|[-–—<>~](?!\w))+|(?:[{_SIDE}]|(?<!\w)[-–—<>~])+$")
+_FIRST_EDGE = re.compile(rf"(?:[{_SIDE}]|[-–—<>~](?!\w))*")
+_SIDE_MARK, _DASH, _WORD = re.compile(f"[{_SIDE}]"), frozenset("-–—<>~"), re.compile(r"\w")
 _ITEMS = re.compile(r"^[-*•·]\s|(?:^|\s)\(?\w[.)]\s", re.MULTILINE)
 _CROSSED = re.compile("[❌✗✘×🚫]")
-_ARTICLES = ("a", "an", "the")
+_ARTICLES = ("a ", "an ", "the ")
 _POLAR = ("yes", "no")
 _IRREGULAR = _words(
     """glass arm good short pant new mean custom wood brief trunk tight slack jean look wing iron spectacle cloth blind water"""
@@ -112,7 +114,7 @@ class Parser:
         if text.strip() in self._exact:
             return self._exact[text.strip()]
         low = _lowered(text)
-        found = self._plain.get(_plain(text))
+        found = self._plain.get(_stripped(low))
         if found is not None:
             return found
         if self._polar and (polar := self._yes_or_no(_bare(low))) is not None:
@@ -192,27 +194,98 @@ def _denied(tokens: set[str]) -> bool:
 
 def _lowered(text: str) -> str:
     """In one case and composition, with plain apostrophes and without marks of emphasis."""
-    low = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("\r", "\n")
-    return re.sub(r"\s*\n\s*", "\n", low.replace("**", "").replace("__", "").replace("_", " ")).strip()
+    low = unicodedata.normalize("NFKC", _with_few_marks(text)).casefold().replace("’", "'").replace("\r", "\n")
+    bare = low.replace("**", "").replace("__", "").replace("_", " ")
+    return _SPACE.sub(_one_break, bare).strip()
+
+
+_SPACE = re.compile(r"\s+")
+_MOST_MARKS = 30
+"""Marks above one letter from which on they are set apart: of Unicode Standard Annex 15, Stream-Safe Text Format."""
+
+
+def _with_few_marks(text: str) -> str:
+    """A text with a joiner in each longer run of accents, which composing would sort in the square of its length."""
+    if text.isascii():
+        return text
+    pieces, run, start = list[str](), 0, 0
+    for place, letter in enumerate(text):
+        run = run + 1 if unicodedata.combining(letter) else 0
+        if run > _MOST_MARKS:
+            pieces += [text[start:place], "\u034f"]
+            start, run = place, 1
+    return "".join([*pieces, text[start:]])
+
+
+def _one_break(space: re.Match[str]) -> str:
+    """White space with a line's end in it is that alone."""
+    return "\n" if "\n" in space[0] else space[0]
 
 
 def _bare(low: str) -> str:
     """Without a lead-in, and without quotes and punctuation at the beginning."""
-    low = _EDGES.sub("", low) if low[:1] not in "-" else low.lstrip("- ")
-    led = _LEAD.sub("", low)
+    if low.startswith("-") or not low:
+        inner = low.lstrip("- ")
+    else:
+        start, end = _edges(low, 0, len(low))
+        inner = low[start:end]
+    led = inner[_lead_end(inner, 0, len(inner)) :]
     return re.sub(r"^[\s\"'“”‘«`*#>(\[{]+", "", led)
 
 
 def _plain(text: str) -> str:
     """The normal form of a whole text or of a word."""
-    low = _lowered(text)
+    return _stripped(_lowered(text))
+
+
+def _stripped(low: str) -> str:
+    """The normal form of a text that is lowered.
+
+    Edges, a lead-in and an article are taken off until none is left. Only the two ends of what is left move, so that a text that
+    is all articles takes no more than its length: an endpoint may send megabytes of them.
+    """
+    start, end = _edges(low, 0, len(low))
+    start = _lead_end(low, start, end)
+    low = " ".join(low[start:end].split())
+    start, end, words_end = _article_end(low, 0, len(low)), len(low), 0
     while True:
-        bare = _LEAD.sub("", _EDGES.sub("", low))
-        tokens = bare.split()
-        bare = " ".join(tokens[1:] if len(tokens) > 1 and tokens[0] in _ARTICLES else tokens)
-        if bare == low:
-            return re.sub(r"(?<=\w)-(?=\w)", " ", bare)
-        low = bare
+        first, last = _edges(low, start, end)
+        # Words of a lead-in that were looked through lead to the same noun from any of them.
+        words_end = words_end if first < words_end else _LEAD_WORDS.match(low, first, last).end()  # type: ignore[union-attr]
+        noun = _LEAD_NOUN.match(low, words_end, last)
+        first = noun.end() if noun else first
+        first = _article_end(low, first, last)
+        if (first, last) == (start, end):
+            return re.sub(r"(?<=\w)-(?=\w)", " ", low[start:end])
+        start, end = first, last
+
+
+def _edges(low: str, start: int, end: int) -> tuple[int, int]:
+    """Where what is left begins and ends without the punctuation at its ends."""
+    first = _FIRST_EDGE.match(low, start, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+    last = end
+    while last > first and _is_last_edge(low, start, last - 1):
+        last -= 1
+    return first, last
+
+
+def _is_last_edge(low: str, start: int, place: int) -> bool:
+    if _SIDE_MARK.match(low[place]):
+        return True
+    return low[place] in _DASH and (place == start or _WORD.match(low[place - 1]) is None)
+
+
+def _lead_end(low: str, start: int, end: int) -> int:
+    """Where a lead-in at the beginning ends; the beginning where there is none."""
+    words = _LEAD_WORDS.match(low, start, end)
+    noun = _LEAD_NOUN.match(low, words.end(), end) if words else None
+    return noun.end() if noun else start
+
+
+def _article_end(low: str, start: int, end: int) -> int:
+    """Where the word behind an article begins; the beginning where there is no article, or nothing behind it."""
+    article = next((word for word in _ARTICLES if low.startswith(word, start, end)), "")
+    return start + len(article)
 
 
 def _tokens(text: str) -> tuple[str, ...]:

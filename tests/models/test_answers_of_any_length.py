@@ -1,0 +1,128 @@
+"""Answers of hostile length are read in time that grows with their length, as short ones were always read."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import unicodedata
+
+import pytest
+
+from crosswind.models import answers
+from crosswind.models.answers import Parser
+
+YES_NO, ANIMALS = Parser(("yes", "no")), Parser(("dog", "cat", "mini dress"))
+
+ADVERSARIES = {
+    "articles": "the ",
+    "two articles": "a the ",
+    "short articles": "a ",
+    "lead-ins": "the answer is ",
+    "lead-in without its end": "best most likely ",
+    "lead-in without its sign": "answer      ",
+    "quoted articles": "' the ",
+    "dots": ".....",
+    "blanks": "        ",
+    "lines": " \n ",
+    "blanks and one line": "   \t   ",
+    "dashes": "- ",
+    "dashes at words": "-a ",
+    "emphasis": "*_",
+    "low lines": "_ ",
+    "numbers": "1,",
+    "digits": "11111",
+    "items": "a) ",
+    "the same answer": "dog ",
+    "two answers": "yes no ",
+    "one long word": "dog-",
+    "accents": "\u0315\u0300" * 3,
+    "letters that are eighteen": "\ufdfa ",
+    "denials": "isn't ",
+}
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_a_long_answer_is_read_in_linear_time(adversary: str) -> None:
+    """Eight thousand times `the ` took 24 seconds."""
+    piece = ADVERSARIES[adversary]
+    began = time.process_time()
+    for text in (piece * 5_000, f"x {piece * 5_000} x"):
+        YES_NO(text)
+        ANIMALS(text)
+    assert time.process_time() - began < 2.0  # under a quarter of a second of a free core
+
+
+def test_twice_the_length_takes_about_twice_the_time() -> None:
+    def seconds(words: int) -> float:
+        began = time.process_time()
+        YES_NO("the " * words)
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert seconds(80_000) < 40 * max(seconds(8_000), 0.01)  # the square is a hundred
+
+
+# -- the rule as it is defined: pass after pass over the whole text ----------------------------------------------------------------
+
+_LEAD = re.compile(rf"^{answers._LEAD_WORDS.pattern}{answers._LEAD_NOUN.pattern}")
+_EDGES = re.compile(rf"^(?:[{answers._SIDE}]|[-–—<>~](?!\w))+|(?:[{answers._SIDE}]|(?<!\w)[-–—<>~])+$")
+
+
+def defined_low(text: str) -> str:
+    low = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("\r", "\n")
+    return re.sub(r"\s*\n\s*", "\n", low.replace("**", "").replace("__", "").replace("_", " ")).strip()
+
+
+def defined_plain(text: str) -> str:
+    low = defined_low(text)
+    while True:
+        words = _LEAD.sub("", _EDGES.sub("", low)).split()
+        bare = " ".join(words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words)
+        if bare == low:
+            return re.sub(r"(?<=\w)-(?=\w)", " ", bare)
+        low = bare
+
+
+def defined_bare(low: str) -> str:
+    edged = _EDGES.sub("", low) if low[:1] not in "-" else low.lstrip("- ")
+    return re.sub(r"^[\s\"'“”‘«`*#>(\[{]+", "", _LEAD.sub("", edged))
+
+
+PIECES = [
+    *("the", "a", "an", "The", "answer", "is", "label", "name of the label", "best", "most likely", "final", "would be"),
+    *("yes", "no", "dog", "cat", "mini dress", "x", "-a", "1.", "a)", "not", "é", "e\u0301", "\u202e", "\x00"),
+    *(" ", "  ", "\n", " \n ", "\t", "\r", "\u2028", "\x1c", ".", "..", "-", "–", "—", "<", ">", "~", "_", "__", "**", "*"),
+    *("'", "’", '"', "(", ")", "[", "]", ":", "：", "=", "!", "?", "#", "`", "·", "、"),
+]
+
+
+def test_short_answers_are_read_as_the_rule_is_defined() -> None:
+    draw = random.Random(7)
+    for _ in range(3_000):
+        text = "".join(draw.choice(PIECES) + draw.choice(["", "", " "]) for _ in range(draw.randint(1, 12)))
+        low = answers._lowered(text)
+        assert low == defined_low(text), repr(text)
+        assert answers._plain(text) == defined_plain(text), repr(text)
+        assert answers._bare(low) == defined_bare(low), repr(text)
+
+
+def test_a_letter_keeps_as_many_accents_as_any_language_has() -> None:
+    word = "e" + "\u0301\u0323" * 15
+    assert answers._lowered(word) == unicodedata.normalize("NFKC", word)
+
+
+STEERING = [
+    "\x1b[31myes\x1b[0m",
+    "\x1b]0;yes\x07",
+    "\u202eyes\u202c",
+    "y\x00es",
+    "\x9b2Jyes",
+    "no\x08\x08\x08yes",
+    "\u2066no\u2069 yes",
+]
+
+
+@pytest.mark.parametrize("text", STEERING, ids=ascii)
+def test_an_answer_that_steers_a_terminal_is_no_answer(text: str) -> None:
+    assert YES_NO(text) is None
