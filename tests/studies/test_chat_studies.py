@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.models.chat_server import MODEL, SECRET, ChatServer, error, hangs_up
+from tests.models.chat_server import MODEL, SECRET, ChatServer, error, gives, hangs_up, reply
 
 import crosswind as cw
 from crosswind.cli.main import _status
@@ -96,6 +96,7 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
         "url_variable": "A",
         "key_variable": "B",
         "image_tokens": 3,
+        "reply_bytes": 5_000,
         "max_tokens_field": "max_completion_tokens",
     }
     from crosswind.models.chat_api import ChatApi
@@ -230,3 +231,26 @@ def test_plan_tells_requests_and_price(tmp_path: Path, server: ChatServer, capsy
     assert _status(["plan", study, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["asked"]["gpt"]["requests"] == number
     assert not server.asked and not (tmp_path / "answers").exists()
+
+
+def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(tmp_path: Path, server: ChatServer, capsys: Any) -> None:
+    """It failed the run, was asked for again at every --retry-failed, and paid for each time."""
+    study, out = written(tmp_path, models={"gpt": {**GPT, "parallel": 1}}, shifts={"none": []}, seeds=1), str(tmp_path / "out")
+    good, nested = gives(200, reply("I see the digit 3.")), gives(200, b"[" * 5_000)
+    server.script = [good, gives(200, reply("\ud800 3")), good, nested]
+    assert _status(["run", study, "--out", out, "--workers", "1"]) == 0
+    requests = len(server.asked)
+    host = server.url.split("/")[2]
+    capsys.readouterr()
+    assert _status(["report", out]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{host} sent an answer with half a character in it for 1 of {requests} rows, id " in shown
+    assert f"{host} sent a reply that is nested too deeply for 1 of {requests} rows, id " in shown
+    with Store.open(out) as store:
+        row = next(iter(store.results("asked")))
+        said = run_predictions(store, row["key"])[GIVEN]["test"]
+    assert sorted(said.answer.tolist())[:3] == [-1, -1, 3] and len(row["metrics"]["doubts"]) == 2
+    assert _status(["run", study, "--out", out, "--workers", "1", "--retry-failed"]) == 0
+    assert _status(["run", study, "--out", str(tmp_path / "again"), "--workers", "1"]) == 0
+    assert len(server.asked) == requests
+    capsys.readouterr()

@@ -81,6 +81,11 @@ def escaped_bytes(text: str) -> str:
     return _FOREIGN_BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
 
 
+def escaped(text: str) -> str:
+    """A text of JSON or YAML with the same characters written by their numbers, as in its strings: nothing is lost."""
+    return _STEERING.sub(lambda letter: f"\\u{ord(letter[0]):04x}", text)
+
+
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice most like `word`, or None when nothing is alike (difflib ratio under 0.6)."""
     by_folded = {choice.casefold(): choice for choice in choices}

@@ -19,9 +19,9 @@ from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import PART_MARK, digest
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models.chat_cache import AnswerCache, cache_file
-from crosswind.models.chat_client import Asker, Endpoint, rough
-from crosswind.models.outside import Answers, inputs
+from crosswind.models.chat_cache import AnswerCache, Refusal, cache_file
+from crosswind.models.chat_client import Asker, Endpoint, address_of, rough
+from crosswind.models.outside import Answers, doubt, inputs
 from crosswind.models.prompts import Prompted
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 ROWS = 64
 """Rows whose images are held at once, beside those that are being asked about."""
+
+SHOWN_ROWS = 10
+"""Rows that a doubt names."""
 
 
 class Question(NamedTuple):
@@ -74,7 +77,12 @@ class ChatApi(Prompted):
     served_name: str | None = knob(None, doc="another name by which the endpoint calls the model in its answers")
     parallel: int = knob(8, domain="[1, 256]", doc="requests at once, of each worker process")
     tries: int = knob(8, domain="[1, 100]", doc="how often a request is made before the run fails")
-    timeout: float = knob(120.0, domain="(0, inf)", doc="seconds that the endpoint may be silent")
+    timeout: float = knob(
+        120.0, domain="(0, inf)", doc="seconds that one try may take, from its first byte to the last of its reply"
+    )
+    reply_bytes: int = knob(
+        1_048_576, domain="[1024, inf)", doc="the most bytes of a reply, unpacked; one that is larger is no answer"
+    )
     most_tokens: int | None = knob(
         None, domain="[1, inf)", doc="the most tokens, read and written, that the budget may spend; null: no limit"
     )
@@ -94,6 +102,7 @@ class ChatApi(Prompted):
             "parallel",
             "tries",
             "timeout",
+            "reply_bytes",
             "most_tokens",
             "budget",
             "input_price",
@@ -119,9 +128,12 @@ class ChatApi(Prompted):
         return question.read(texts), None, texts
 
     def said(self, rows: RowSet, dataset: AttributedDataset, prompt: str) -> list[str]:
-        """The texts that the model answers, in the order of the rows; what is not kept yet is asked. Raises `DataError`."""
-        family, names, found = self._family(prompt), [], {}
-        pending: dict[Future[str | None], str] = {}
+        """The texts that the model answers, in the order of the rows; what is not kept yet is asked. Raises `DataError`.
+
+        Where a reply was no answer, a text says so in its place, and a doubt tells the rows.
+        """
+        family, names, found = self._family(prompt), list[str](), dict[str, str | Refusal]()
+        pending: dict[Future[str | Refusal | None], str] = {}
         trouble: DataError | None = None
         asker: Asker | None = None
 
@@ -135,19 +147,20 @@ class ChatApi(Prompted):
                     except DataError as error:
                         trouble = trouble or error
                     else:
-                        found.update({} if text is None else {name: text})
+                        if text is not None:
+                            found[name] = text
 
         with AnswerCache(cache_file()) as cache, ExitStack() as stack:
             for questions in self.questions(rows, dataset, prompt):
                 names += [question.name for question in questions]
-                found |= cache.known([name for name in names[-len(questions) :] if name not in found])
+                found |= self._known(cache, [name for name in names[-len(questions) :] if name not in found])
                 for question in questions:
                     if question.name in found or question.name in pending.values():
                         continue
                     if asker is None:  # what is all known needs no key
                         asker = self._asker(cache, stack)
                         pool = stack.enter_context(ThreadPoolExecutor(self.parallel))
-                        stack.callback(asker.stopped.set)
+                        stack.callback(asker.stop)
                     pending[pool.submit(self._ask, asker, family, prompt, question)] = question.name
                     collect(2 * self.parallel)
                     if trouble is not None:
@@ -155,10 +168,32 @@ class ChatApi(Prompted):
                 if trouble is not None:
                     break
             collect(0)
+            if trouble is None and asker is not None:
+                asker.settle()
         if trouble is not None:
             done = sum(name in found for name in names)
             raise DataError(f"{done:,} of {len(rows.rows):,} rows are answered: {trouble}") from None
-        return [found[name] for name in names]
+        answers = [found[name] for name in names]
+        self._tell_refusals(answers, dataset.row_ids(rows.rows))
+        return [answer.text if isinstance(answer, Refusal) else answer for answer in answers]
+
+    def _known(self, cache: AnswerCache, names: Sequence[str]) -> dict[str, str | Refusal]:
+        """What is kept of these questions: answers, and what this endpoint sent in their place."""
+        return {**cache.refused(names, address_of(self.url_variable), self.reply_bytes), **cache.known(names)}
+
+    def _tell_refusals(self, answers: Sequence[str | Refusal], ids: NDArray[np.int64]) -> None:
+        """A doubt for each kind of reply that was no answer, with the host and the rows."""
+        rows: dict[Refusal, list[int]] = {}
+        for answer, row in zip(answers, ids.tolist(), strict=True):
+            if isinstance(answer, Refusal):
+                rows.setdefault(answer, []).append(row)
+        for refusal, refused in rows.items():
+            remedy = "raise reply_bytes to ask again" if refusal.most_bytes else "name another `serving` to ask again"
+            first = ", ".join(map(str, refused[:SHOWN_ROWS])) + (", ..." if len(refused) > SHOWN_ROWS else "")
+            doubt(
+                f"{refusal.host} sent {refusal.reason} for {len(refused):,} of {len(answers):,} rows, id {first}: "
+                f"counted as wrong and kept ({remedy})"
+            )
 
     def foreseen(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Foreseen:
         """What the rows would ask, without asking. Reads their inputs."""
@@ -168,7 +203,7 @@ class ChatApi(Prompted):
         if not path.exists():
             return Foreseen(tokens, frozenset(), None)
         with AnswerCache(path) as cache:
-            return Foreseen(tokens, frozenset(cache.known(list(tokens))), cache.usual(self._family(prompt)))
+            return Foreseen(tokens, frozenset(self._known(cache, list(tokens))), cache.usual(self._family(prompt)))
 
     def questions(self, rows: RowSet, dataset: AttributedDataset, prompt: str) -> Iterator[list[Question]]:
         """What is asked of the rows, in batches. Equal inputs are one question, whose answer they share."""
@@ -188,11 +223,11 @@ class ChatApi(Prompted):
 
     def _asker(self, cache: AnswerCache, stack: ExitStack) -> Asker:
         endpoint = self._endpoint()
-        client = stack.enter_context(endpoint.client(self.timeout))
+        client = stack.enter_context(endpoint.client(self.timeout, self.reply_bytes))
         budget = self.name if self.budget is None else self.budget
-        return Asker(endpoint, client, cache, self.name, self.served_name, self.tries, budget, self.most_tokens)
+        return Asker(endpoint, client, cache, self.name, self.served_name, self.tries, budget, self.most_tokens, self.reply_bytes)
 
-    def _ask(self, asker: Asker, family: str, prompt: str, question: Question) -> str | None:
+    def _ask(self, asker: Asker, family: str, prompt: str, question: Question) -> str | Refusal | None:
         if isinstance(question.x, str):
             template = prompt if "{text}" in prompt else f"{prompt}\n\n{{text}}"
             content: Any = template.replace("{text}", question.x.replace(PART_MARK, "\n"))

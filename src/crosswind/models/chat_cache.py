@@ -1,7 +1,8 @@
 """Answers that were paid for, and the tokens that they cost: one SQLite file for all studies of a user.
 
 An answer is named by what was asked (the model, the messages, the settings, the pixels), never by who asked or where, and is
-committed before its asker goes on. The file holds no key and no image.
+committed before its asker goes on. A reply that could not be read is kept as well, for the address that sent it: it was paid for,
+and would come again. The file holds no key and no image.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (name TEXT PRIMARY KEY, family TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL, "
     "input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS families ON answers (family)",
+    "CREATE TABLE IF NOT EXISTS refusals (name TEXT NOT NULL, address TEXT NOT NULL, host TEXT NOT NULL, reason TEXT NOT NULL, "
+    "most_bytes INTEGER NOT NULL, PRIMARY KEY (name, address)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS budgets (name TEXT PRIMARY KEY, spent INTEGER NOT NULL) WITHOUT ROWID",
 )
 
@@ -38,6 +41,19 @@ class Paid(NamedTuple):
     model: str
     input_tokens: int
     output_tokens: int
+
+
+class Refusal(NamedTuple):
+    """A reply that is no answer: the host that sent it, what was wrong with it, and the bytes that it was not to exceed; 0: any."""
+
+    host: str
+    reason: str
+    most_bytes: int = 0
+
+    @property
+    def text(self) -> str:
+        """What stands in the place of an answer; it is read as no class."""
+        return f"[no answer: {self.reason}]"
 
 
 def cache_file() -> Path:
@@ -100,6 +116,32 @@ class AnswerCache:
                 marks = ",".join("?" * len(part))
                 found |= dict(self._connection.execute(f"SELECT name, text FROM answers WHERE name IN ({marks})", part).fetchall())
             return found
+
+    def answers_of(self, family: str) -> bool:
+        """Whether any question of a family was ever answered."""
+        with self._told():
+            query = "SELECT 1 FROM answers WHERE family = ? LIMIT 1"
+            return self._connection.execute(query, (family,)).fetchone() is not None
+
+    def refused(self, names: Sequence[str], address: str, most_bytes: int) -> dict[str, Refusal]:
+        """Those of the names to which an address sent what is no answer, but not what was too large under a lower limit."""
+        refusals: dict[str, Refusal] = {}
+        with self._told():
+            for start in range(0, len(names), 500):
+                portion = names[start : start + 500]
+                marks = ",".join("?" * len(portion))
+                query = (
+                    f"SELECT name, host, reason, most_bytes FROM refusals WHERE name IN ({marks}) AND address = ? "
+                    "AND (most_bytes = 0 OR most_bytes >= ?)"
+                )
+                rows = self._connection.execute(query, (*portion, address, most_bytes)).fetchall()
+                refusals |= {name: Refusal(*columns) for name, *columns in rows}
+        return refusals
+
+    def refuse(self, name: str, address: str, refusal: Refusal) -> None:
+        """Commit that a reply is no answer. What was reserved for it stays counted: the server may have counted it too."""
+        with self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)", (name, address, *refusal))
 
     def keep(self, name: str, family: str, paid: Paid, budget: str, reserved: int) -> None:
         """Commit an answer, and count in the budget what it cost in the place of what was reserved."""

@@ -5,7 +5,6 @@ The key comes from the environment and stays in this process: every text that le
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -19,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from crosswind.core.errors import DataError, InputError, one_line
-from crosswind.models.chat_cache import AnswerCache, Paid
+from crosswind.core.types import digest
+from crosswind.models.chat_cache import AnswerCache, Paid, Refusal
+from crosswind.models.chat_reply import BadReply, ErrorInside, read_reply
 
 if TYPE_CHECKING:
-    from openai import OpenAI
+    from crosswind.models.chat_http import ChatHttp, SentOn
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds before the second try, twice as many before each further one, up to the longest."""
@@ -31,6 +32,13 @@ PATIENCE = 600.0
 """The longest wait, in seconds, that a server may ask for."""
 
 READY_SECONDS = 10.0
+REPLY_BYTES = 1 << 20
+BAD_REPLIES = 3
+"""Tries after which a reply that may get better is what the endpoint says."""
+
+WRONG_ADDRESS = 20
+"""Questions to which an endpoint that never answered sends what is no JSON, until its address is taken for a wrong one."""
+
 LEAST_KEY = 12
 """Characters from which on a key is one, and not a word that stands for none."""
 
@@ -55,13 +63,12 @@ class Endpoint:
                 raise InputError(
                     knob, "must be the name of a variable of the environment, such as OPENAI_API_KEY, and no key or address"
                 )
-        key, url = os.environ.get(key_variable, "").strip(), os.environ.get(url_variable, "").strip()
+        key, url = os.environ.get(key_variable, "").strip(), _url_in(url_variable)
         if not key:
             problem = f"set it to the key of the endpoint (any word for a server that asks for none); {url_variable} is its address"
             raise InputError(key_variable, f"is not set: {problem}")
         if not key.isascii() or not key.isprintable() or " " in key:
             raise InputError(key_variable, "holds characters that no key has; set it again")
-        url = url or "https://api.openai.com/v1"
         try:
             parts = urlsplit(url)
             good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
@@ -81,26 +88,49 @@ class Endpoint:
         return text.replace(self.key, "[key]") if len(self.key) >= LEAST_KEY else text
 
     @contextmanager
-    def client(self, seconds: float) -> Iterator[OpenAI]:
-        """The official client, which tries once; an answer may take `seconds`."""
-        from openai import OpenAI
+    def client(self, seconds: float, most_bytes: int = REPLY_BYTES) -> Iterator[ChatHttp]:
+        """What makes requests, and each once; an answer may take `seconds` in all and `most_bytes`."""
+        from crosswind.models.chat_http import ChatHttp
 
-        with OpenAI(api_key=self.key, base_url=self.url, timeout=seconds, max_retries=0) as client:
+        with ChatHttp(self.key, self.url, seconds, most_bytes) as client:
             yield client
 
     def check(self) -> None:
         """Ask for the list of models, which costs nothing. Raises `InputError` where nobody answers or the key is refused."""
         import openai
 
+        from crosswind.models.chat_http import SentOn
+
         with self.client(READY_SECONDS) as client:
             try:
-                client.models.with_raw_response.list()
+                client.models()
             except (openai.AuthenticationError, openai.PermissionDeniedError):
                 raise InputError(self.key_variable, f"{self.host} refuses the key; set the key of this endpoint") from None
             except openai.APIStatusError:
                 pass  # not every server has a list
-            except openai.APIConnectionError:
+            except BadReply:
+                pass  # nor one that is short
+            except SentOn as redirect:
+                raise InputError(self.url_variable, self.sent_on(redirect)) from None
+            except (openai.APIConnectionError, TimeoutError):
                 raise InputError(self.url_variable, f"{self.host} cannot be reached; set the address of a running server") from None
+
+    def sent_on(self, redirect: SentOn) -> str:
+        """The sentence about an endpoint that names another address; neither key nor question goes there."""
+        other = self.hidden(redirect.host)
+        return (
+            f"{self.host} sends on to {other} (status {redirect.status}), which gets neither the question nor the key; if that is "
+            f"the endpoint that is meant, set {self.url_variable} to its address"
+        )
+
+
+def address_of(url_variable: str) -> str:
+    """A digest of the address that a variable of the environment names: by it what is no answer is kept."""
+    return digest([_url_in(url_variable)])
+
+
+def _url_in(variable: str) -> str:
+    return os.environ.get(variable, "").strip() or "https://api.openai.com/v1"
 
 
 @dataclass
@@ -111,18 +141,25 @@ class Asker:
     """
 
     endpoint: Endpoint
-    client: OpenAI
+    client: ChatHttp
     cache: AnswerCache
     model: str
     served: str | None = None
     tries: int = 8
     budget: str = ""
     most: int | None = None
+    most_bytes: int = REPLY_BYTES
     stopped: threading.Event = field(default_factory=threading.Event)
     _jitter: random.Random = field(default_factory=random.Random)  # decides no number
+    _pages: _Pages = field(default_factory=lambda: _Pages())
 
-    def ask(self, name: str, family: str, request: Mapping[str, Any], read: int, written: int) -> str | None:
-        """The answer to one question, committed to the cache; None where another question stopped all of them.
+    def stop(self) -> None:
+        """Ask nothing more, and let go of what is under way."""
+        self.stopped.set()
+        self.client.stop()
+
+    def ask(self, name: str, family: str, request: Mapping[str, Any], read: int, written: int) -> str | Refusal | None:
+        """The answer to one question, or why there is none, committed to the cache; None where another question stopped all.
 
         `read`, `written`: input tokens as estimated and the most output tokens, counted before each try and put right after it.
         Raises `DataError`.
@@ -134,14 +171,17 @@ class Asker:
             self.stopped.set()  # at once: others would go on to spend
             raise
 
-    def _tried(self, name: str, family: str, request: Mapping[str, Any], read: int, written: int) -> str | None:
-        reason, tokens = "", read + written
+    def _tried(self, name: str, family: str, request: Mapping[str, Any], read: int, written: int) -> str | Refusal | None:
+        reason, tokens, address, bad_replies = "", read + written, address_of(self.endpoint.url_variable), 0
         for attempt in range(self.tries):
             if self.stopped.is_set():
                 return None
             known = self.cache.known([name])  # another process asked meanwhile
             if known:
                 return known[name]
+            refused = self.cache.refused([name], address, self.most_bytes)
+            if refused:
+                return refused[name]
             if not self.cache.reserve(self.budget, tokens, self.most):
                 raise DataError(
                     f"the limit of {self.most:,} tokens is reached: budget {self.budget!r} has spent "
@@ -157,6 +197,12 @@ class Asker:
                 if attempt + 1 < self.tries:
                     self.stopped.wait(self._seconds(attempt, trouble.after))
                 continue
+            except BadReply as fault:
+                bad_replies += 1
+                if not fault.again or bad_replies == min(BAD_REPLIES, self.tries):
+                    return self._refuse(name, family, fault)
+                self.stopped.wait(self._seconds(attempt, None))
+                continue
             except DataError:
                 self.cache.give_back(self.budget, tokens)
                 raise
@@ -164,27 +210,53 @@ class Asker:
                 paid = paid._replace(input_tokens=read, output_tokens=min(written, rough(paid.text)))
             self._check_name(paid.model)  # what another model says is paid for, and is no answer to this question
             self.cache.keep(name, family, paid, self.budget, tokens)
+            self._pages.answered(self.cache)
             return paid.text
         raise DataError(f"{self.endpoint.host} did not answer in {self.tries} tries, the last time for {reason} ({_AGAIN})")
+
+    def _refuse(self, name: str, family: str, fault: BadReply) -> Refusal:
+        """Keep a reply that is no answer as what this row has, so that it is not paid for again."""
+        refusal = Refusal(self.endpoint.host, self.endpoint.hidden(fault.reason), fault.limit)
+        address = address_of(self.endpoint.url_variable)
+        if not fault.page or self.cache.answers_of(family):
+            self.cache.refuse(name, address, refusal)
+        elif self._pages.seen(self.cache, name, address, refusal) >= WRONG_ADDRESS:
+            raise DataError(
+                f"{refusal.host} sent {refusal.reason} to {WRONG_ADDRESS} questions and answered none; set "
+                f"{self.endpoint.url_variable} to the address of an endpoint, which often ends in /v1"
+            )
+        return refusal
+
+    def settle(self) -> None:
+        """Keep what is no JSON although the endpoint answered nothing else: its questions were few, and all are asked."""
+        self._pages.answered(self.cache)
 
     def _once(self, request: Mapping[str, Any]) -> Paid:
         import openai
 
+        from crosswind.models.chat_http import SentOn
+
         try:
             # As it came: the client's own reading passes answers that are no answers.
-            reply = self.client.chat.completions.with_raw_response.create(**request)
-            paid = _read(reply.http_response.text)
+            paid = read_reply(self.client.ask(request))
+        except SentOn as redirect:
+            raise DataError(self.endpoint.sent_on(redirect)) from None
         except openai.APIStatusError as error:
             if error.status_code == 400 and error.code in _FILTERED:  # of this row alone: an answer, as other refusals are
                 return Paid(f"[{error.code}]", "", 0, 0)
             raise self._refused(error) from None
-        except openai.APITimeoutError:
-            raise _Passing("want of an answer in time", charged=True) from None
+        except TimeoutError:
+            raise _Passing("want of a whole answer in time", charged=True) from None
         except openai.APIConnectionError as error:
             unsent = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
             raise _Passing("want of a connection" if unsent else "a cut connection", charged=not unsent) from None
         except openai.OpenAIError as error:
             raise DataError(f"{self.endpoint.host}: {self._quoted(str(error))}") from None
+        if isinstance(paid, ErrorInside):
+            quoted = self._quoted(f"{paid.code}: {paid.message}" if paid.code else paid.message)
+            if paid.passes:
+                raise _Passing(f"an error in the place of an answer ({quoted})")
+            raise BadReply(f"an error in the place of an answer ({quoted})", again=True)
         return paid._replace(text=self.endpoint.hidden(paid.text), model=one_line(self.endpoint.hidden(paid.model), 200))
 
     def _refused(self, error: Any) -> Exception:
@@ -251,21 +323,26 @@ def _wanted(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _read(body: str) -> Paid:
-    """The first choice of a reply. A refusal is an answer, and no content an empty one; both fit no class."""
-    try:
-        reply = json.loads(body)
-        message = reply["choices"][0]["message"]
-        content = message.get("content")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
-        text = content or message.get("refusal") or ""
-        usage = reply.get("usage") or {}
-        read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        model = reply.get("model") or ""
-        if not isinstance(text, str) or not isinstance(model, str):
-            raise TypeError
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise _Passing("an answer that is none: bad JSON, or without a choice", charged=True) from None
-    good = all(isinstance(number, int) and 0 <= number < 2**40 for number in (read, written))
-    return Paid(text, model, *((read, written) if good else (-1, -1)))
+class _Pages:
+    """What came in the place of JSON from an endpoint that has not answered yet: it may be of a wrong address."""
+
+    def __init__(self) -> None:
+        self._lock, self._answered = threading.Lock(), False
+        self._waiting: list[tuple[str, str, Refusal]] = []
+
+    def seen(self, cache: AnswerCache, name: str, address: str, refusal: Refusal) -> int:
+        """Take one in; returns how many wait. It is kept at once where the endpoint has answered."""
+        with self._lock:
+            self._waiting.append((name, address, refusal))
+            self._commit(cache)
+            return len(self._waiting)
+
+    def answered(self, cache: AnswerCache) -> None:
+        """The endpoint has answered something: what waits is kept."""
+        with self._lock:
+            self._answered = True
+            self._commit(cache)
+
+    def _commit(self, cache: AnswerCache) -> None:
+        while self._answered and self._waiting:
+            cache.refuse(*self._waiting.pop())

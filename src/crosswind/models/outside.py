@@ -78,6 +78,29 @@ def tell(done: int, of: int) -> None:
         told(done, of)
 
 
+_DOUBTS: ContextVar[list[str] | None] = ContextVar("doubts", default=None)
+
+
+@contextmanager
+def hearing_doubts() -> Iterator[list[str]]:
+    """Inside, what a model tells of its answers by `doubt` comes into this list, and into that of whoever listens outside."""
+    outer, doubts = _DOUBTS.get(), list[str]()
+    token = _DOUBTS.set(doubts)
+    try:
+        yield doubts
+    finally:
+        _DOUBTS.reset(token)
+        if outer is not None:
+            outer += doubts
+
+
+def doubt(sentence: str) -> None:
+    """Tell, without a full stop, why the answers for a set are to be doubted."""
+    doubts = _DOUBTS.get()
+    if doubts is not None:
+        doubts.append(sentence)
+
+
 def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[Any]]:
     """The inputs of the rows in batches of at most `size`, see `InputSpec`, as in every evaluation."""
     for start in range(0, len(rows.rows), size):

@@ -28,7 +28,7 @@ from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
-from crosswind.models.outside import telling
+from crosswind.models.outside import hearing_doubts, telling
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
@@ -144,9 +144,11 @@ def vary(spec: Values, place: Place) -> Done:
         answers, split, datasets = _asked(spec, place)
         rows = row_set(split, spec["set"])
         own = spec.get("handed", {})
-        said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"], handed=own)
+        with hearing_doubts() as doubts:
+            said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"], handed=own)
     write_said(place.folder / "copies.npz", said)
-    return {"sets": {}, "warnings": [], "cost": meter.cost()}, {"cost": meter.cost()}
+    warnings = list(dict.fromkeys(doubts))
+    return {"sets": {}, "warnings": warnings, "cost": meter.cost()}, {"cost": meter.cost(), "warnings": warnings}
 
 
 def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, AttributedDataset]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.errors import one_line
+from crosswind.core.errors import escaped, one_line
 from crosswind.core.exhibits import Exhibit, Grid
 from crosswind.core.types import Predictions
 from crosswind.studies.artifacts import artifact_folder
@@ -33,7 +33,8 @@ def write_texts(
         with (folder / TEXTS).open("w", encoding="utf-8") as file:
             for row, text, code in zip(item.ids.tolist(), item.texts, item.answer.tolist(), strict=True):
                 label = None if code < 0 else class_names[code]
-                file.write(json.dumps({"id": row, "text": text, "label": label}, ensure_ascii=False) + "\n")
+                line = json.dumps({"id": row, "text": text, "label": label}, ensure_ascii=False)
+                file.write(escaped(line) + "\n")  # what steers a terminal is kept, and steers none
         lost = np.flatnonzero(item.answer < 0).tolist()
         counts = Counter(item.texts[place] for place in lost)
         first = {item.texts[place]: int(item.ids[place]) for place in lost[::-1]}

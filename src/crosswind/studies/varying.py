@@ -19,6 +19,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.copies import Chain, copies
 from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers, Labelled
+from crosswind.models.outside import hearing_doubts
 from crosswind.shifts.split.classes import allowed
 from crosswind.transforms.neighbourhood import Change, neighbourhood, pool_of_kind
 
@@ -128,10 +129,13 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
 
     def answers(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
         out = {}
+        doubts: list[str] = []
         for name, rows in sets.items():
             dataset = datasets[rows.source]
             try:
-                said = model.answer(rows, dataset, class_names)
+                with hearing_doubts() as heard:
+                    said = model.answer(rows, dataset, class_names)
+                doubts += heard
             except CrosswindError:
                 raise
             except Exception as error:  # whatever the code of somebody else does
@@ -140,7 +144,7 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
             answer, logits, *texts = said  # texts only of a model that answers in words
             answer, logits = allowed(rows.answers_as, answer, logits)
             out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits, *texts)
-        return {rule: out}, []
+        return {rule: out}, doubts
 
     return answers
 
