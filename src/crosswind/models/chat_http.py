@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -75,8 +75,8 @@ class ChatHttp:
     def ask(self, request: Mapping[str, Any]) -> bytes:
         """The reply to one question, as it came but unpacked."""
         create = self._client.chat.completions.with_raw_response.create  # what loads modules counts no seconds
-        answer = self._within(lambda: create(**request))
-        return answer.http_response.content
+        reply: Any = self._within(lambda: create(**request))
+        return bytes(reply.http_response.content)
 
     def models(self) -> None:
         """Ask for the list of models."""
@@ -88,7 +88,7 @@ class ChatHttp:
         with suppress(TimeoutError):
             ended.result(CLOSE_SECONDS)
 
-    def _within(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _within(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def asked() -> T:
             async with asyncio.timeout(self._seconds):
                 return await ask()

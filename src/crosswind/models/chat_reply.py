@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from crosswind.core.errors import one_line
 from crosswind.models.chat_cache import Paid
@@ -112,13 +112,13 @@ def _tokens(usage: object) -> tuple[int, int]:
     return -1, -1
 
 
-def _is_count(number: Any) -> bool:
+def _is_count(number: Any) -> TypeGuard[int]:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < MOST_TOKENS
 
 
 def _error_inside(error: Any) -> ErrorInside:
     if not isinstance(error, dict):
         return ErrorInside(0, one_line(error, 200) if isinstance(error, str) else "")
-    code, message = error.get("code"), error.get("message")
-    number = int(code) if str(code).isascii() and str(code).isdigit() and len(str(code)) == 3 else 0
+    code, message = str(error.get("code")), error.get("message")
+    number = int(code) if len(code) == 3 and code.isascii() and code.isdigit() else 0
     return ErrorInside(number, one_line(message, 200) if isinstance(message, str) else "")

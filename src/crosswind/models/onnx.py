@@ -16,6 +16,7 @@ from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.outside import Answers, Outside, asked
+from crosswind.models.patience import PatientSession, patiently
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
@@ -42,8 +43,11 @@ class Onnx(Outside):
     )
     layout: str = knob("nchw", domain="{nchw, nhwc}", doc="the order of its input's axes")
     batch: int = knob(256, domain="[1, inf)", doc="images that it is given at once")
+    timeout: float = knob(
+        60.0, domain="(0, inf)", doc="seconds that its first row may take, or its first batch if that has a fixed size"
+    )
 
-    built = Form(trained=False, files=("path",))
+    built = Form(trained=False, files=("path",), apart=("timeout",))
     extra = "onnx"
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
@@ -54,13 +58,15 @@ class Onnx(Outside):
         except OSError as error:
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
         session = _session(self.path, found.st_mtime_ns, found.st_size)
-        first = session.get_inputs()[0]
+        first = session.session.get_inputs()[0]
 
         images = dataset.check_inputs().kind == "image"
 
         def run(x: NDArray[Any]) -> Any:
             try:
-                return session.run(None, {first.name: self._scaled(x) if images else x})[0]
+                return session.run({first.name: self._scaled(x) if images else x}, self.timeout)[0]
+            except DataError:
+                raise
             except Exception as error:
                 raise DataError(f"{name} does not take these inputs ({one_line(str(error), 200)})") from None
 
@@ -82,14 +88,23 @@ class Onnx(Outside):
 
 
 @lru_cache(maxsize=2)
-def _session(path: str, changed: int, size: int) -> Any:
+def _session(path: str, changed: int, size: int) -> PatientSession:
     """The file made ready: once for all sets that it is asked about."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    try:
+
+    def load() -> Any:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def give_up() -> None:
+        if hasattr(options, "set_load_cancellation_flag"):  # older ones load to the end
+            options.set_load_cancellation_flag(True)
+
+    try:
+        loaded = patiently(load, give_up, None)
+        return PatientSession(loaded, Path(path).name)
     except Exception as error:  # its own kinds, a dozen of them
         raise DataError(f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})") from None
