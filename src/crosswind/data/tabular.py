@@ -81,6 +81,19 @@ def read_table(path: str, field: str) -> DataFrame:
     return rows
 
 
+def unquoted_names(names: Sequence[str], path: Path, separator: str = ",") -> dict[str, str]:
+    """From names of a CSV's columns as polars reads them to the ones that are meant, where they differ.
+
+    polars undoes the doubled quotes of cells, and leaves those of the first line.
+    """
+    import polars
+
+    if not any('""' in name for name in names):
+        return {}
+    first = polars.read_csv(library_path(path), has_header=False, infer_schema=False, n_rows=1, separator=separator).row(0)
+    return {name: meant for name, meant in zip(names, first, strict=True) if '""' in name and meant not in (None, name)}
+
+
 def whole_parquet(place: Path) -> DataFrame:
     """All rows of a Parquet file: what `tried` is given first. Raises `DataError` for a damaged one."""
     import polars

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,17 @@ from crosswind.core.errors import DataError, one_line
 from crosswind.core.files import library_path
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
+from crosswind.data.archives.arrays import LIMIT, Expected, read_arrays, sums_of
+from crosswind.data.attributes import MOST_ROWS
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.tabular import unquoted_names
 from crosswind.models.outside import Answers, Outside, codes
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
+
+MOST_LABEL_BYTES = 4096
+"""Of one label in an npz file: a thousand letters."""
 
 
 @register("predictions", kind="model")
@@ -64,34 +70,68 @@ Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]
 
 
 def _read(path: Path, class_names: Sequence[str]) -> Columns:
-    """Ids, labels and logits of the file; one of the last two is None."""
+    """Ids, labels and logits of the file; one of the last two is None. What no answer needs is not read."""
+    if path.suffix == ".npz":
+        return _read_arrays(path, class_names)
     try:
-        columns = dict(np.load(path, allow_pickle=False)) if path.suffix == ".npz" else _table(path)
-    except Exception as error:  # polars and numpy raise many kinds for what is no table
+        columns = _table(path, class_names)
+    except DataError:
+        raise
+    except Exception as error:  # polars raises many kinds for what is no table
         raise DataError(f"{path.name} cannot be read as predictions ({one_line(str(error), 200)})") from None
-    ids, labels, logits = columns.get("id"), columns.get("label"), columns.get("logits")
-    if logits is None and labels is None:
-        missing = [name for name in class_names if name not in columns]
-        if missing:
-            raise DataError(f"{path.name} has neither a column 'label' nor a column of logits for the class {missing[0]!r}")
+    ids, labels = columns.get("id"), columns.get("label")
+    logits = None
+    if labels is None:
+        _check_classes(path, columns, class_names)
         logits = np.stack([columns[name] for name in class_names], axis=1)
-    if ids is None or ids.dtype.kind not in "iu" or ids.ndim != 1:
+    if ids is None or ids.dtype.kind not in "iu":
         raise DataError(f"{path.name} needs a column 'id' of whole numbers")
-    if logits is not None and (logits.dtype.kind not in "fiu" or logits.shape != (len(ids), len(class_names))):
+    if logits is not None and logits.dtype.kind not in "fiu":
         raise DataError(f"{path.name} has logits {logits.dtype} {logits.shape}, not numbers {(len(ids), len(class_names))}")
-    if labels is not None and labels.shape != ids.shape:
-        raise DataError(f"{path.name} has {len(ids)} ids and labels of shape {labels.shape}")
-    return ids.astype(np.int64), None if logits is not None else labels, logits
+    return ids.astype(np.int64), labels, logits
 
 
-def _table(path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path, class_names: Sequence[str]) -> Columns:
+    """Of an npz file the arrays that are needed, each compared with what it may be before memory is taken for it."""
+    try:
+        held = sums_of(path)
+        if "logits" not in held and "label" not in held:
+            _check_classes(path, held, class_names)
+        if "id" not in held:
+            raise DataError(f"{path.name} needs a column 'id' of whole numbers")
+        ids = read_arrays(path, {"id": Expected("integers", (None,))}, MOST_ROWS * 8)["id"].astype(np.int64)
+        n = len(ids)
+        if "logits" in held:
+            wanted = Expected("numbers", (n, len(class_names)))
+            return ids, None, read_arrays(path, {"logits": wanted}, LIMIT)["logits"]
+        if "label" in held:
+            limit = min(LIMIT, n * MOST_LABEL_BYTES)
+            return ids, read_arrays(path, {"label": Expected("", (n,))}, limit)["label"], None
+        columns = read_arrays(path, dict.fromkeys(class_names, Expected("numbers", (n,))), LIMIT)
+        return ids, None, np.stack([columns[name] for name in class_names], axis=1)
+    except DataError as error:
+        # By its name: a study may lie anywhere.
+        raise DataError(str(error).replace(str(path), path.name)) from None
+
+
+def _check_classes(path: Path, columns: Collection[str], class_names: Sequence[str]) -> None:
+    missing = next((name for name in class_names if name not in columns), None)
+    if missing is not None:
+        raise DataError(f"{path.name} has neither a column 'label' nor a column of logits for the class {missing!r}")
+
+
+def _table(path: Path, class_names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The columns of a table that an answer may need."""
     import polars
 
-    # A class may be called 1: labels are compared as the text that stands there.
-    file = library_path(path)
+    needed, file = list(dict.fromkeys(("id", "label", *class_names))), library_path(path)
     if path.suffix == ".parquet":
-        frame = polars.read_parquet(file)
+        names = polars.read_parquet_schema(library_path(path))
+        frame = polars.read_parquet(file, columns=[name for name in needed if name in names])
     else:
+        # A class may be called 1: labels are compared as the text that stands there.
         frame = polars.read_csv(file, schema_overrides={"label": polars.String})
-    texts = frame.with_columns(polars.col("label").cast(polars.String).fill_null("")) if "label" in frame.columns else frame
-    return {name: texts[name].to_numpy() for name in texts.columns}
+        frame = frame.rename(unquoted_names(frame.columns, path))
+    if "label" in frame.columns:
+        frame = frame.with_columns(polars.col("label").cast(polars.String).fill_null(""))
+    return {name: frame[name].to_numpy() for name in needed if name in frame.columns}
