@@ -322,7 +322,8 @@ def estimate(
     source: str | Path | AttributedDataset | None = None,
     *,
     beside: Sequence[str] = (),
-    predictions: str | Path | None = None,
+    beside_classes: Sequence[Sequence[str]] = (),
+    predictions: Any = None,
     label: str | None = None,
     images: str | Path | None = None,
     text: Sequence[str] | None = None,
@@ -336,31 +337,34 @@ def estimate(
 ) -> Estimates:
     """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that applies, which to believe, and why.
 
-    `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`, with a card beside it: `FILE.yaml`
-    or `FILE.json` with `model`, `settings`, `classes`, `size`, `channels`), an ONNX file, or a function (`module:function`,
-    `FILE.py:function`), the last two with `settings` of the model `onnx` or `callable`. `beside`: further models of the same
-    classes, for estimators that compare models. `data`: a folder of pictures, a table with a column of paths (under `images`, by
-    default the table's folder) or of texts (`text`: that column, or the columns of a text's parts), a registered source, or a data
-    set. Its labels are never read, if it has any.
-    `source`: labelled rows of the distribution that the model was trained on, in the same forms, with `label` its column; a folder
-    has a sub-folder a class; for a run its validation set. `classes`: in the order of the model's outputs, by default those of the
-    model, else of the source.
-    Instead of model and data, `predictions`: a table with a column of logits or probabilities a class; `source` is then one too.
-    `estimators`: names, or names with settings; by default all that apply, of the neighbourhoods `ni-randaugment` and `ni-eda`
-    alone. `size`: side of pictures in pixels,
-    where the model does not say. `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows whose
-    neighbours are asked for; 0 leaves that out. `tell` is told what is being asked, in sentences.
+    `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`, with a card beside it:
+    `FILE.yaml` or `FILE.json` with `model`, `settings`, `classes`, `size`, `channels`), an ONNX file, or a function
+    (`module:function`, `FILE.py:function`), the last two with `settings` of the model `onnx` or `callable`. `beside`: further
+    models of the same classes, for estimators that compare models, their outputs in the order of the model's or in that of
+    `beside_classes`, one for all or one for each. `data`: a folder of pictures, a table with a column of paths (under `images`,
+    by default the table's folder) or of texts (`text`: that column, or the columns of a text's parts), a registered source, or a
+    data set. Its labels are never read, if it has any. `source`: labelled rows of the distribution that the model was trained on,
+    in the same forms, with `label` its column; a folder has a sub-folder a class; for a run its validation set. `classes`: in the
+    order of the model's outputs, by default those of the model, else of the source: numbers by their size, others sorted as text.
+    Outputs that labelled rows show to stand in another order are refused, unless `classes` is that order. Instead of model and
+    data, `predictions`: a table with a column of logits or probabilities a class, or a frame; `source` is then one too, and
+    `classes` names the columns of scores in their order. `estimators`: names, or names with settings; by default all that apply,
+    of the neighbourhoods `ni-randaugment` and `ni-eda` alone. `size`: side of pictures in pixels, where the model does not say.
+    `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows whose neighbours are asked for; 0 leaves
+    that out. `tell` is told what is being asked, in sentences.
 
     Raises `InputError` and `DataError` with one sentence.
     """
-    from crosswind.studies.asking import ask, ask_table
-
     if predictions is not None:
         if model is not None or data is not None or beside:
             raise InputError("predictions", "stands in the place of models and data; leave them out")
         if isinstance(source, AttributedDataset):
             raise InputError("source", "must be a table of scores with a column of labels, as predictions is one")
-        return ask_table(str(predictions), None if source is None else str(source), label, estimators)
+        from crosswind.studies.asking_tables import ask_table
+
+        return ask_table(predictions, source, label, estimators, classes)
+    from crosswind.studies.asking import ask
+
     for name, value in (("model", model), ("data", data)):
         if value is None:
             raise InputError(name, "is needed, or a table of predictions")
@@ -369,6 +373,7 @@ def estimate(
         data,
         source,
         beside=beside,
+        beside_classes=beside_classes,
         label=label,
         images=None if images is None else str(images),
         text=[text] if isinstance(text, str) else text,

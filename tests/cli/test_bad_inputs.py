@@ -297,7 +297,7 @@ CASES = [
     Case("line break in a value", of_table(), ("colour", "row 1", "line break"),
         prepare=lambda tmp: table(tmp, ROWS.replace("red", '"r\ned"'))),
     Case("UTF-16", of_table(), ("data.own", "UTF-16", "UTF-8"),
-        prepare=lambda tmp: (table(tmp, ""), (tmp / "t.csv").write_bytes(ROWS.encode("utf-16")))[0]),
+        prepare=lambda tmp: (table(tmp, ""), (tmp / "t.csv").write_bytes(ROWS.encode("utf-16-le")))[0]),
     Case("column twice", of_table(), ("'y'", "twice"), prepare=lambda tmp: table(tmp, ROWS.replace("colour", "y"))),
     Case("70,000 values", of_table(), ("colour", "70,000"),
         prepare=lambda tmp: table(tmp, "path,y,colour\n" + "".join(f"a.png,{i % 2},v{i}\n" for i in range(70_000)))),

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import AsJson, check_place, listed, print_json, written
+from crosswind.cli.options import AsJson, check_place, listed, listed_classes, print_json, written
 from crosswind.core.errors import InputError
 from crosswind.core.printing import utf8
 
-_FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set"}
+_FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set", "beside_classes": "--beside-classes"}
 
 
 def estimate_command(
@@ -42,7 +42,21 @@ def estimate_command(
         typer.Option("--text", metavar="A,B,...", help="The column of texts of a table, or those of their parts; default: text."),
     ] = None,
     classes: Annotated[
-        str | None, typer.Option("--classes", metavar="A,B,...", help="In the order of the model's outputs; default: of LABELLED.")
+        str | None,
+        typer.Option(
+            "--classes",
+            metavar="A,B,...",
+            help="In the order of the model's outputs, or of the columns of scores; default: those of LABELLED, numbers by size, "
+            "others sorted as text.",
+        ),
+    ] = None,
+    beside_classes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--beside-classes",
+            metavar="A,B,...",
+            help="In the order of the outputs of the models beside, once for all or once for each; default: that of MODEL.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -86,7 +100,8 @@ def estimate_command(
             label=label,
             images=images,
             text=listed(text) or None,
-            classes=listed(classes),
+            classes=listed_classes(classes),
+            beside_classes=[listed_classes(order) or [] for order in beside_classes or ()],
             settings=given,
             estimators=None if names is None else own,
             size=size,
@@ -98,8 +113,8 @@ def estimate_command(
         # The fields of the function are the options of the command.
         head, dot, rest = error.field.partition(".")
         if not head.isidentifier() or error.field == model:  # the name of the model itself, as of a function
-            raise InputError("--model", f"{error.field}: {error.problem}", error.choices) from None
-        raise InputError(f"{_FIELDS.get(head, '--' + head)}{dot}{rest}", error.problem, error.choices) from None
+            raise InputError("--model", f"{error.field}: {error.problem}", error.choices, error.limit) from None
+        raise InputError(f"{_FIELDS.get(head, '--' + head)}{dot}{rest}", error.problem, error.choices, error.limit) from None
     if out is not None:
         from crosswind.reports.estimate_page import estimate_page
 

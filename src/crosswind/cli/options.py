@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,6 +98,14 @@ def progress_bar(time_left: bool = False) -> Iterator[Any]:
 def listed(words: str | None) -> list[str] | None:
     """The words of an option `A,B,...`; None where it was not given."""
     return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
+
+
+def listed_classes(words: str | None) -> list[str] | None:
+    """The classes of an option `A,B,...`, a name with a comma in quotation marks; None where it was not given."""
+    if words is None:
+        return None
+    lines = list(csv.reader([words], skipinitialspace=True))
+    return [word.strip() for word in lines[0] if word.strip()] if lines else []
 
 
 def check_place(out: Path, endings: Sequence[str], what: str) -> None:

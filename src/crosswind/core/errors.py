@@ -23,23 +23,26 @@ _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 class CrosswindError(Exception):
-    """Base of everything that Crosswind refuses. The message is one sentence that a user can act on."""
+    """Base of everything that Crosswind refuses. The message is one sentence that a user can act on.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+    It is cut at `limit` characters: more than usual where it holds what is to be copied whole.
+    """
+
+    def __init__(self, message: str, limit: int = 1000) -> None:
+        super().__init__(one_line(message, limit))
 
 
 class InputError(CrosswindError):
     """A value the user wrote is not valid.
 
     `field` is the dotted path of the value (`data.digits.label`), `problem` says what is wrong with it, `choices` are the
-    valid values, if there is a list of them.
+    valid values, if there is a list of them. `limit`: see `CrosswindError`.
     """
 
-    def __init__(self, field: str, problem: str, choices: Iterable[object] | None = None) -> None:
-        self.field, self.problem = field, problem
+    def __init__(self, field: str, problem: str, choices: Iterable[object] | None = None, limit: int = 1000) -> None:
+        self.field, self.problem, self.limit = field, problem, limit
         self.choices = None if choices is None else [str(choice) for choice in choices]
-        super().__init__(f"{field}: {problem}{_listing(self.choices)}" if field else f"{problem}{_listing(self.choices)}")
+        super().__init__(f"{field}: {problem}{_listing(self.choices)}" if field else f"{problem}{_listing(self.choices)}", limit)
 
 
 class DataError(CrosswindError):

@@ -7,6 +7,7 @@ polars' allocator aborts, which no Python catches.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
@@ -34,13 +35,14 @@ MANY_NUMBERS = 1000
 MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
 
 
-def read_table(path: str, field: str) -> DataFrame:
+def read_table(path: str, field: str, unnamed: str = "") -> DataFrame:
     """The rows of a CSV (UTF-8, with a header) or Parquet file. CSV cells are all text, empty ones null.
 
     Cells of a CSV are separated by commas, or by what stands in a header without one: semicolons, tabs or bars.
 
-    `field` names the setting in errors about the path. Raises `InputError` for a path that is no such file, `DataError` for a file
-    that cannot be read as a table, has no rows or names a column twice.
+    `field` names the setting in errors about the path. Raises `InputError` for a path that is no such file, `DataError` for a
+    file that cannot be read as a table, has no rows or names a column twice. `unnamed`: what a column without a name is called,
+    with {number} for its number; "" refuses one.
     """
     place = Path(path).expanduser()
     kind = place.suffix.lower()
@@ -70,6 +72,7 @@ def read_table(path: str, field: str) -> DataFrame:
         raise DataError(_fault_of(text, path) or f"{path} cannot be read as a table: {_first_sentence(str(error))}") from None
     names: list[str] = []
     for i, name in enumerate(header):
+        name = name or unnamed.format(number=i + 1)
         if not name or "\x00" in name:
             raise DataError(f"{path} has no name for column {i + 1} in its first line (was it written with a row index?)")
         if name in names:
@@ -105,8 +108,13 @@ def whole_parquet(place: Path) -> DataFrame:
 
 
 def _text_of(place: Path, path: str) -> bytes:
-    """The bytes of a CSV file with line ends as polars knows them; `DataError` for text that is not UTF-8."""
+    """The text of a CSV file in UTF-8, with line ends as polars knows them; `DataError` for any but UTF-8 and marked UTF-16."""
     raw = read_at_most(place, MOST_BYTES)
+    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # as Excel writes "Unicode text"
+        try:
+            raw = raw.decode("utf-16").encode()
+        except UnicodeDecodeError:
+            raise DataError(f"{path} begins as UTF-16, and is damaged further on") from None
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in raw[:64]:
         raise DataError(f"{path} is UTF-16 or no text at all, and a CSV table needs UTF-8")
     try:

@@ -16,9 +16,10 @@ from crosswind.core.errors import InputError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models.outside import Answers, Outside, asked
+from crosswind.models.outside import Answers, Outside, asked, output_classes
 
 if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
     from crosswind.shifts.split import RowSet
 
 
@@ -36,8 +37,16 @@ class Function(Outside):
     function: str = knob(doc="module:function, or FILE.py:function")
     batch: int = knob(256, domain="[1, inf)", doc="inputs that it is given at once")
     version: int = knob(1, domain="[0, inf)", doc="of what the function reads besides its own file")
+    classes: list[Any] | None = knob(
+        None, doc="the classes in the order of what it returns; default: of the study, numbers by size, others sorted"
+    )
 
+    outputs_in_order = True
     built = Form(trained=False, files=("function",))
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: `classes` are those of the data."""
+        output_classes(self, class_names)
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """See `Outside.answer`."""

@@ -15,10 +15,11 @@ from crosswind.core.errors import DataError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models.outside import Answers, Outside, asked
+from crosswind.models.outside import Answers, Outside, asked, output_classes
 from crosswind.models.patience import PatientSession, patiently
 
 if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
     from crosswind.shifts.split import RowSet
 
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -46,9 +47,17 @@ class Onnx(Outside):
     timeout: float = knob(
         60.0, domain="(0, inf)", doc="seconds that its first row may take, or its first batch if that has a fixed size"
     )
+    classes: list[Any] | None = knob(
+        None, doc="the classes in the order of its outputs; default: of the study, numbers by size, others sorted"
+    )
 
+    outputs_in_order = True
     built = Form(trained=False, files=("path",), apart=("timeout",))
     extra = "onnx"
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: `classes` are those of the data."""
+        output_classes(self, class_names)
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """See `Outside.answer`."""

@@ -30,9 +30,12 @@ class Outside(ABC):
     """A registered model that is not trained here; subclasses are frozen dataclasses whose fields are knobs.
 
     `built` declares `trained=False`, and in `files` the knobs that name files, whose hashes are part of a job's key.
+    `outputs_in_order`: whether it answers by outputs that stand in an order of classes, which is then that of its knob `classes`;
+    else by names.
     """
 
     built: ClassVar[Form] = Form(trained=False)
+    outputs_in_order: ClassVar[bool] = False
 
     def ready(self) -> None:
         """Refuse, by an `InputError`, to be asked from here: looked at before a study writes anything."""
@@ -55,6 +58,33 @@ def usable(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):  # what torch raises for a device that is not there
         raise InputError("model.device", f"torch finds no device {device!r} here") from None
+
+
+def output_classes(model: Outside, class_names: Sequence[str]) -> tuple[str, ...]:
+    """The classes in the order of the model's outputs: those of its knob `classes`, else `class_names` as they are.
+
+    Raises `InputError` for a knob that does not hold the same classes.
+    """
+    named = getattr(model, "classes", None) if model.outputs_in_order else None
+    if named is None:
+        return tuple(class_names)
+    order = tuple(str(name) for name in named) if isinstance(named, list | tuple) else ()
+    if sorted(order) != sorted(class_names):
+        known = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
+        raise InputError("model.classes", f"must be a list of the {len(class_names)} classes in the order of its outputs: {known}")
+    return order
+
+
+def in_order(answers: Answers, order: Sequence[str], class_names: Sequence[str]) -> Answers:
+    """Answers read as if the outputs stood as `class_names`, where they stand in `order`, as numbers of `class_names`."""
+    if tuple(order) == tuple(class_names):
+        return answers
+    answer, logits = answers[0], answers[1]
+    code_of = {name: code for code, name in enumerate(class_names)}
+    codes_of_outputs = np.array([code_of[name] for name in order], dtype=np.int64)
+    renamed = np.where(answer >= 0, codes_of_outputs[answer], answer)
+    moved = None if logits is None else logits[:, np.argsort(codes_of_outputs)]
+    return (renamed, moved, answers[2]) if len(answers) == 3 else (renamed, moved)
 
 
 Told = Callable[[int, int], None]

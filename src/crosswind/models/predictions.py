@@ -18,9 +18,10 @@ from crosswind.data.archives.arrays import LIMIT, Expected, read_arrays, sums_of
 from crosswind.data.attributes import MOST_ROWS
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.tabular import unquoted_names
-from crosswind.models.outside import Answers, Outside, codes
+from crosswind.models.outside import Answers, Outside, codes, output_classes
 
 if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
     from crosswind.shifts.split import RowSet
 
 MOST_LABEL_BYTES = 4096
@@ -39,8 +40,16 @@ class PredictionsFile(Outside):
     """
 
     path: str = knob(doc="CSV, Parquet or npz file")
+    classes: list[Any] | None = knob(
+        None, doc="the classes that the file means by those of the study, in their order; default: those"
+    )
 
+    outputs_in_order = True
     built = Form(trained=False, files=("path",))
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: `classes` are those of the data."""
+        output_classes(self, class_names)
 
     def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
         """See `Outside.answer`."""

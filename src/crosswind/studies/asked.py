@@ -44,9 +44,9 @@ class Doubtful:
 class Estimates:
     """What can be told of a model's accuracy on rows without labels. `str` of it is the text of `crosswind estimate`.
 
-    `rows`: one an estimator, the most believable first. `left_out`: the others, and why. `findings`: what the answers show, with a
-    sentence where it speaks against the estimates. `doubtful`: the rows on which the neighbours disagree most.
-    `kind`: of the inputs, or table.
+    `rows`: one an estimator, the most believable first. `left_out`: the others, and why. `findings`: what the answers show, with
+    a sentence where it speaks against the estimates. `doubtful`: the rows on which the neighbours disagree most. `kind`: of the
+    inputs, or table. `notes`: how what was given was read, in sentences.
     """
 
     model: str
@@ -60,6 +60,7 @@ class Estimates:
     findings: tuple[Finding, ...]
     doubtful: tuple[Doubtful, ...] = field(repr=False)
     kind: str
+    notes: tuple[str, ...] = ()
 
     @property
     def believed(self) -> Row | None:
@@ -110,6 +111,7 @@ class Estimates:
             if row.estimate.no_interval:
                 bare.setdefault(row.estimate.no_interval, []).append(row.estimator)
         told += [f"No interval: {', '.join(names)}, since {why}." for why, names in bare.items()]
+        told += self.notes
         return told + [f"Left out: {name}, since {why}." for name, why in self.left_out]
 
     def _warnings(self) -> list[str]:
@@ -166,6 +168,7 @@ class Estimates:
             "believed": None if best is None else best.estimator,
             "estimates": rows,
             "left_out": dict(self.left_out),
+            "notes": list(self.notes),
             "findings": [vars(item) for item in self.findings],
             "doubtful": [{"row": item.name, "answer": item.answer, "shares": dict(item.shares)} for item in self.doubtful],
         }

@@ -10,21 +10,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.printing import foreign_name
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, resized
 from crosswind.data.tabular import KINDS, has_column, read_table
-from crosswind.estimators.base import Answers
+from crosswind.shifts.split import RowSet
 from crosswind.studies.propose import LABELS
 
 SIZE = 64
 """Side of pictures of folders and tables in pixels, where nothing says what the model takes."""
-_SUM = 1e-3
-"""How far probabilities of a row may sum to something else than 1, by rounding in the file."""
-
 
 Named: TypeAlias = tuple[str, AttributedDataset, Callable[[int], str]]
 
@@ -205,63 +202,18 @@ def _as_taken(dataset: AttributedDataset, takes: InputSpec | None, field: str) -
     return in_channels(sized, channels)
 
 
-# -- tables of scores ---------------------------------------------------------------------------------------------------------
+def plain_rows(source: str, label: NDArray[np.int64]) -> RowSet:
+    """The first rows of a data set, one a label, all in one group and each as heavy."""
+    n = len(label)
+    none, weight = np.zeros(n, dtype=np.int64), np.full(n, 1 / max(n, 1))
+    return RowSet(source, np.arange(n), label, label, none, None, weight, none.astype(np.int8), ("all",), ())
 
 
-def scored_table(
-    path: str, field: str, classes: Sequence[str] | None, label: str | None
-) -> tuple[list[str], Answers, NDArray[np.int64] | None]:
-    """Classes, answers and, with `label`, the codes of that column, of a table with a column of logits or probabilities a class.
-
-    `classes`: None takes every column of numbers but `id`. A table whose numbers all lie in [0, 1] holds probabilities, and every
-    row must sum to 1; one of percentages is refused. Raises `InputError`, `DataError`.
-    """
-    import polars
-
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(field, f"there is no file {path!r}")
-    try:
-        frame = polars.read_parquet(file) if file.suffix.lower() == ".parquet" else polars.read_csv(file, infer_schema_length=None)
-    except Exception as error:  # polars raises many kinds for what is no table
-        raise DataError(f"{file.name} cannot be read as a table ({one_line(str(error), 200)})") from None
-    for name in frame.columns:  # a column of numbers with a "nan" is read as one of words
-        if name != label and frame[name].dtype == polars.String:
-            numbers = frame[name].cast(polars.Float64, strict=False)
-            if numbers.null_count() == frame[name].null_count() < frame.height:
-                frame = frame.with_columns(numbers)
-    if classes is None:
-        classes = [name for name in frame.columns if frame[name].dtype.is_numeric() and name not in ("id", label)]
-    given = list(classes)
-    if len(given) < 2:
-        raise DataError(f"{file.name} needs a column of scores for each class, two at least, and has {len(given)}")
-    missing = [name for name in given if name not in frame.columns or not frame[name].dtype.is_numeric()]
-    if missing:
-        raise DataError(f"{file.name} has no column of scores for the class {missing[0]!r}")
-    if not frame.height:
-        raise DataError(f"{field} has no rows")
-    scores = frame.select(given).cast(polars.Float64).to_numpy()
-    bad = ~np.isfinite(scores).all(axis=1)
-    if bad.any():
-        raise DataError(f"{file.name}, row {int(bad.argmax()) + 1}: a score is missing or not finite")
-    sums = scores.sum(axis=1)
-    if (scores >= 0).all() and len(sums) > 1 and np.ptp(sums) <= _SUM * sums[0] and abs(sums[0] - 1) > _SUM:
-        raise DataError(f"{file.name}, row 1: no score is negative and each row sums to {sums[0]:.4g}; probabilities sum to 1")
-    if ((scores >= 0) & (scores <= 1 + _SUM)).all():
-        off = np.abs(sums - 1) > _SUM
-        if off.any():
-            row = int(off.argmax())
-            raise DataError(f"{file.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1")
-        with np.errstate(divide="ignore"):
-            scores = np.log(scores)
-    said = Answers(scores.argmax(axis=1).astype(np.int64), scores)
-    if label is None:
-        return given, said, None
-    if label not in frame.columns:
-        raise unknown("label", f"column of {file.name}", label, frame.columns)
-    known = {name: code for code, name in enumerate(given)}
-    names = [one_line(str(value), 80) for value in frame[label].to_list()]
-    strange = [name for name in names if name not in known]
+def codes_of(rows: Rows, classes: Sequence[str]) -> NDArray[np.int64]:
+    """The class of every row's label. Raises `DataError` for one that is none of the model's."""
+    known = {name: code for code, name in enumerate(classes)}
+    assert rows.labels is not None
+    strange = [name for name in dict.fromkeys(rows.labels) if name not in known]
     if strange:
-        raise DataError(f"{file.name} has the label {strange[0]!r}, which is no class of the scores ({', '.join(given[:20])})")
-    return given, said, np.array([known[name] for name in names], dtype=np.int64)
+        raise DataError(f"{rows.name} has the label {strange[0]!r}, which is no class of the model ({', '.join(classes[:20])})")
+    return np.array([known[name] for name in rows.labels], dtype=np.int64)

@@ -17,7 +17,7 @@ from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_extra
-from crosswind.models.outside import asked, inputs
+from crosswind.models.outside import asked, in_order, inputs
 from crosswind.shifts.split import RowSet
 from crosswind.studies.varying import Features, answers_of_given
 
@@ -40,9 +40,9 @@ Sets: TypeAlias = Mapping[str, AttributedDataset]
 class AskedModel:
     """A model as it is asked. `answers`: from the classes to a function from sets and data sets to predictions by rule and set.
 
-    `classes`: None where the model does not say. `input`: what it takes, None for anything. `steady`: whether a row's answer cannot
-    depend on the rows beside it. `source`: the labelled rows that it was validated on, where they are known. `features`: see
-    `varying.Features`; None where they are out of reach.
+    `classes`: None where the model does not say. `input`: what it takes, None for anything. `steady`: whether a row's answer
+    cannot depend on the rows beside it. `source`: the labelled rows that it was validated on, where they are known. `features`:
+    see `varying.Features`; None where they are out of reach. `trained_here`: whether its outputs stand in our order for certain.
     """
 
     name: str
@@ -53,6 +53,7 @@ class AskedModel:
     rule: str = "given"
     source: tuple[RowSet, Sets] | None = field(default=None, repr=False)
     features: Features | None = None
+    trained_here: bool = False
 
 
 def asked_model(word: str, settings: Mapping[str, Any]) -> AskedModel:
@@ -80,10 +81,34 @@ def check_file(path: Path) -> None:
 
 
 def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | None) -> AskedModel:
+    if "classes" in knobs:
+        raise InputError("settings.classes", "is no setting here: the order of the outputs is given by classes")
     known = facts("models", kind)
     check_extra(known.extra, "model", kind)
     made = load("models", kind)(**resolve(known.knobs, knobs, "settings", f"model {kind!r}"))
     return AskedModel(name, lambda classes: _with_logits(answers_of_given(made, classes, "given")), None, takes)
+
+
+def reordered(answers: Callable[[Sequence[str]], Answer], order: Sequence[str]) -> Callable[[Sequence[str]], Answer]:
+    """The answers of a model whose outputs stand in `order`, by the numbers of whatever classes are asked for."""
+
+    def in_this_order(classes: Sequence[str]) -> Answer:
+        answer = answers(order)
+
+        def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
+            found, doubts = answer(sets, datasets)
+            return {
+                rule: {name: _in_order(item, order, classes) for name, item in own.items()} for rule, own in found.items()
+            }, doubts
+
+        return said
+
+    return in_this_order
+
+
+def _in_order(said: Predictions, order: Sequence[str], classes: Sequence[str]) -> Predictions:
+    answer, logits = in_order((said.answer, said.logits), order, classes)[:2]
+    return replace(said, answer=answer, logits=logits)
 
 
 def _with_logits(answers: Answer) -> Answer:
@@ -160,7 +185,8 @@ def _card(path: Path) -> Mapping[str, Any]:
 class _Network:
     """A network built by its settings with the weights of a file, which are read when it is first asked for.
 
-    `method`: one that changes the network, and keeps of its weights those alone that it trained; the others are as they were built.
+    `method`: one that changes the network, and keeps of its weights those alone that it trained; the others are as they were
+    built.
     """
 
     def __init__(
@@ -263,4 +289,4 @@ def _run(word: str) -> AskedModel:
         own = method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
         file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
         features = _Network(file, model["name"], model["knobs"], classes, own).features
-    return AskedModel(word, lambda _: answers, classes, main.input, True, rule, source, features)
+    return AskedModel(word, lambda _: answers, classes, main.input, True, rule, source, features, trained_here=True)

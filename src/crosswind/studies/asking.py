@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -16,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line
-from crosswind.core.knobs import Access, resolve
-from crosswind.core.registry import Facts, facts, listing, load
+from crosswind.core.knobs import Access
+from crosswind.core.registry import Facts, facts, load
 from crosswind.core.types import Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.estimating import Prepared, estimated_jointly
-from crosswind.models.form import check_extra
 from crosswind.shifts.split import RowSet
 from crosswind.studies.asked import Doubtful, Estimates, Row
-from crosswind.studies.asked_data import Rows, read_rows, scored_table
-from crosswind.studies.asked_models import AskedModel, Sets, asked_model
-from crosswind.studies.estimates import check_handed
+from crosswind.studies.asked_data import Rows, codes_of, plain_rows, read_rows
+from crosswind.studies.asked_estimators import Asked, estimator_settings, wanted_estimators
+from crosswind.studies.asked_models import AskedModel, Sets, asked_model, reordered
+from crosswind.studies.output_order import check_order
 from crosswind.studies.varying import answers_of, pool_of, said_of_copies
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 
@@ -45,8 +44,6 @@ _SHOWN = 24
 """Rows of which the neighbours disagree most that are kept to be looked at."""
 
 Told: TypeAlias = Callable[[str], object]
-Asked: TypeAlias = Sequence[str] | Mapping[str, Mapping[str, Any]] | None
-"""Names of estimators, with their settings where there are any; None for all that apply."""
 
 
 def ask(
@@ -55,6 +52,7 @@ def ask(
     source: Any = None,
     *,
     beside: Sequence[str] = (),
+    beside_classes: Sequence[Sequence[str]] = (),
     label: str | None = None,
     images: str | None = None,
     text: Sequence[str] | None = None,
@@ -67,16 +65,21 @@ def ask(
     tell: Told = lambda text: None,
 ) -> Estimates:
     """See `crosswind.estimate`."""
-    wanted, given = _wanted(estimators), asked_model(model, settings or {})
-    others = [_beside(word) for word in beside]
+    wanted, given = wanted_estimators(estimators), asked_model(model, settings or {})
+    others = _besides(beside, beside_classes)
     target = read_rows(data, "data", given.input, size, None, images, text)
     known = None if source is None else read_rows(source, "source", given.input, size, label or "", images, text)
     names = _class_names(given, classes, known)
     reads = any(item.access is not None and item.access.features for item in wanted)
     kind = target.dataset.check_inputs().kind
-    own = _settings(wanted, estimators, kind)
+    own = estimator_settings(wanted, estimators, kind)
     one = _Questions(given, names, target, known, reads, own)
-    companions, first = [_companion(item, one, target, known) for item in others], one.target
+    notes = _order_notes(given, one, classes, known)
+    companions, first = [], one.target
+    for other, order in others:
+        questions, told = _companion(other, order, one, target, known)
+        companions.append(questions)
+        notes += (_insisted(told),) if told else ()
     near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
     if estimators is None and pool_of_kind(kind):
         wanted = [item for item in wanted if item.name not in near or neighbourhood(item.name).takes == kind]
@@ -89,7 +92,7 @@ def ask(
             tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
             targets[name], sources[name] = one.near(name, near_rows)
             pools[name] = one.pool(name, max(1, pool_rows // 2), tell)
-    found, left_out = _estimates(wanted, targets, sources, pools, kind, own)
+    found, left_out = estimates(wanted, targets, sources, pools, kind, own)
     joint, without = _jointly(wanted, one, companions)
     found, left_out = [*found, *joint], [*left_out, *without]
     shown = next((targets[name] for name in near if name in targets), None)
@@ -108,6 +111,7 @@ def ask(
         tuple(diagnosed(seen, shown or first, best)),
         _doubtful(target, shown, names, near, _some(len(first), near_rows)),
         kind,
+        notes,
     )
 
 
@@ -125,6 +129,23 @@ def _class_names(model: AskedModel, given: Sequence[str] | None, source: Rows | 
     if len(names) < 2:
         raise InputError("classes", "the model has one class, so that every answer is right")
     return names
+
+
+def _order_notes(model: AskedModel, one: _Questions, classes: Sequence[str] | None, known: Rows | None) -> tuple[str, ...]:
+    """Refuse a model whose outputs stand in another order than its classes; what to say of an order that is insisted on."""
+    if model.trained_here or one.labelled is None:
+        return ()
+    usual = model.classes or (None if known is None else known.values)
+    remedy = "give the second, or the first to leave it as it is"
+    if model.classes is not None:
+        remedy = "write the second into its card as classes, or give the first to leave it as it is"
+    told = check_order("classes", model.name, one.labelled, one.names, one.names, usual, remedy if classes is None else "")
+    return (_insisted(told),) if told else ()
+
+
+def _insisted(told: str) -> str:
+    """What is said of an order that a person insists on, from what speaks for another."""
+    return f"Warning: {told}; the first was asked for."
 
 
 class _Questions:
@@ -151,7 +172,7 @@ class _Questions:
             self._check_steady()
         self.labelled: Labelled | None = None
         if known is not None:
-            self.told(plain_rows("source", _codes(known, names)), {"source": known.dataset}, known.name)
+            self.told(plain_rows("source", codes_of(known, names)), {"source": known.dataset}, known.name)
         elif model.source is not None:
             self.told(*model.source, "the run's validation set")
 
@@ -217,6 +238,16 @@ class _Questions:
             raise DataError(f"the model answers {moved.sum()} of {len(again)} rows otherwise when it is asked again, {why}")
 
 
+def _besides(words: Sequence[str], orders: Sequence[Sequence[str]]) -> list[tuple[AskedModel, Sequence[str] | None]]:
+    """The further models, each with the order of its outputs, None where none was given: one order is of all."""
+    if len(orders) not in (0, 1, len(words)):
+        raise InputError("beside_classes", f"are to be given once for all, or once for each of the {len(words)} models beside")
+    every: list[Sequence[str] | None] = [None] * len(words)
+    if orders:
+        every = [*orders] * len(words) if len(orders) == 1 else [*orders]
+    return [(_beside(word), order) for word, order in zip(words, every, strict=True)]
+
+
 def _beside(word: str) -> AskedModel:
     try:
         return asked_model(word, {})
@@ -224,8 +255,29 @@ def _beside(word: str) -> AskedModel:
         raise InputError("beside" if error.field == "model" else error.field, error.problem, error.choices) from None
 
 
-def _companion(model: AskedModel, one: _Questions, target: Rows, known: Rows | None) -> _Questions:
-    """A further model, asked about the same rows as the first."""
+def _companion(
+    model: AskedModel, order: Sequence[str] | None, one: _Questions, target: Rows, known: Rows | None
+) -> tuple[_Questions, str]:
+    """A further model, asked about the same rows as the first, and what is to be said of the order of its outputs.
+
+    `order`: the classes in the order of its outputs, None where they are in that of the first model's; a model that names its own
+    classes is not asked in another.
+    """
+    order = order if model.classes is None else None
+    if order is not None:
+        if sorted(order) != sorted(one.names):
+            raise InputError("beside_classes", "must be the classes of the model", one.names)
+        model = replace(model, answers=reordered(model.answers, order))
+    questions = _asked_beside(model, one, target, known)
+    if model.trained_here or questions.labelled is None:
+        return questions, ""
+    remedy = "give the second, or the first to leave it as it is" if order is None else ""
+    return questions, check_order(
+        "beside_classes", model.name, questions.labelled, one.names, order or one.names, one.names, remedy
+    )
+
+
+def _asked_beside(model: AskedModel, one: _Questions, target: Rows, known: Rows | None) -> _Questions:
     if model.classes is not None and model.classes != one.names:
         raise InputError(
             "beside", f"{model.name} has other classes than the model, or another order: {', '.join(model.classes[:20])}"
@@ -252,23 +304,6 @@ def _check_numbers(field: str, logits: NDArray[Any]) -> None:
         raise DataError(f"the model gave logits of {_LARGEST:g}, where half precision ends, {where}")
 
 
-def plain_rows(source: str, label: NDArray[np.int64]) -> RowSet:
-    """The first rows of a data set, one a label, all in one group and each as heavy."""
-    n = len(label)
-    none, weight = np.zeros(n, dtype=np.int64), np.full(n, 1 / max(n, 1))
-    return RowSet(source, np.arange(n), label, label, none, None, weight, none.astype(np.int8), ("all",), ())
-
-
-def _codes(rows: Rows, classes: Sequence[str]) -> NDArray[np.int64]:
-    """The class of every row's label. Raises `DataError` for one that is none of the model's."""
-    known = {name: code for code, name in enumerate(classes)}
-    assert rows.labels is not None
-    strange = [name for name in dict.fromkeys(rows.labels) if name not in known]
-    if strange:
-        raise DataError(f"{rows.name} has the label {strange[0]!r}, which is no class of the model ({', '.join(classes[:20])})")
-    return np.array([known[name] for name in rows.labels], dtype=np.int64)
-
-
 def _some(n: int, most: int) -> NDArray[np.int64]:
     """At most so many of n rows, evenly spread."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
@@ -281,27 +316,7 @@ def _nothing(classes: int) -> Labelled:
 # -- what is found ------------------------------------------------------------------------------------------------------------
 
 
-def _settings(wanted: Sequence[Facts], given: Any, kind: str) -> dict[str, dict[str, Any]]:
-    """The settings of the estimators, checked; what a neighbourhood's transform needs must be there. Raises `InputError`."""
-    out = {}
-    for item in wanted:
-        path, access = f"estimators.{item.name}", item.access or Access()
-        out[item.name] = resolve(item.knobs, given.get(item.name) or {} if isinstance(given, Mapping) else {}, path, item.name)
-        if access.handed and neighbourhood(access.neighbourhood).takes == kind:
-            check_extra(item.extra, path, item.name)
-            check_handed(path, access, out[item.name])
-    return out
-
-
-def _wanted(names: Asked) -> list[Facts]:
-    if names is not None:
-        return [facts("estimators", name, "estimators") for name in names]
-    # Of the neighbourhoods one of images and one of texts: each takes ten passes more.
-    every = [(item, "" if item.access is None else item.access.neighbourhood) for item in listing("estimators")]
-    return [item for item, near in every if near in ("", "ni-randaugment", "ni-eda")]
-
-
-def _estimates(
+def estimates(
     wanted: Sequence[Facts],
     targets: Mapping[str, Answers],
     sources: Mapping[str, Labelled | None],
@@ -380,21 +395,3 @@ def _doubtful(
         own: dict[str, Any] = {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
         out.append(Doubtful(target.names(int(some[place])), answer, told, **own))
     return tuple(out)
-
-
-def ask_table(predictions: str, source: str | None, label: str | None, estimators: Asked) -> Estimates:
-    """The same of tables of scores alone, without the model: what needs the model is left out by name."""
-    classes, target, _ = scored_table(predictions, "predictions", None, None)
-    labelled = None
-    if source is not None:
-        _, said, codes = scored_table(source, "source", classes, label or "label")
-        assert codes is not None
-        labelled = Labelled(said, codes, Path(source).name)
-    found, left_out = _estimates(_wanted(estimators), {"": target}, {"": labelled}, {}, "table")
-    empty = Labelled(Answers(np.empty(0, np.int64), classes=len(classes)), np.empty(0, np.int64))
-    best = found[0].estimate.accuracy if found else None
-    findings = diagnosed(labelled or empty, target, best)
-    name = Path(predictions).name
-    told, right, many = ("", None, 0) if labelled is None else (labelled.name, labelled.accuracy, len(labelled.answers))
-    lists = tuple(found), tuple(left_out), tuple(findings)
-    return Estimates("a table of scores", name, len(target), told, right, many, *lists, (), "table")

@@ -156,7 +156,9 @@ def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> 
 
 def _of_given(common: Values, common_key: Values, model: Values, name: str, labels: Values) -> Job:
     """The predictions of a model that is not trained here for a set; keyed by what decides its rows, but not their groups."""
-    item, seed = common["split"]["sets"][name], labels["seed"]
+    sets, seed = common["split"]["sets"], labels["seed"]
+    item = sets[name]
+    validated = any(each["role"] != "test" for each in sets.values())
     split = {**common["split"], "sets": {name: item}}
     shared = {"set": name, "main": common["main"]}
     spec = {
@@ -165,6 +167,8 @@ def _of_given(common: Values, common_key: Values, model: Values, name: str, labe
         "data": _used(common, {name: item}),
         "split": split,
         "seed": seed,
+        # Rows as those of training show the order of the model's outputs; where there are none, those of the tests do.
+        "shows_order": item["role"] != "test" or not validated,
     }
     deciding = ["label", "attributes", "roles", "sets", "split_seed", "overlap"]
     if item["law"] in LAWS or item["role"] != "test":

@@ -19,9 +19,8 @@ from crosswind.core.printing import utf8
 from crosswind.core.registry import facts
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.outside import inputs
-from crosswind.studies.asked_data import read_rows
+from crosswind.studies.asked_data import plain_rows, read_rows
 from crosswind.studies.asked_models import asked_model
-from crosswind.studies.asking import plain_rows
 from crosswind.studies.varying import Features
 
 if TYPE_CHECKING:

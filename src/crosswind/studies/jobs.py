@@ -121,6 +121,8 @@ def predict(spec: Values, place: Place) -> Done:
         answers, split, datasets = _asked(spec, place)
         with telling(lambda done, of: place.report({"rows": done, "of": of})):
             predictions, doubts = answers({name: row_set(split, name)}, datasets)
+    if spec.get("shows_order"):
+        _check_order(spec["model"], split, name, predictions[GIVEN][name])
     write_predictions(place.folder / "predictions.npz", predictions)
     write_exhibits(place.folder, write_texts(place.folder, predictions, split.class_names))
     report = split.report
@@ -132,6 +134,15 @@ def predict(spec: Values, place: Place) -> Done:
         "cost": meter.cost(),
     }
     return about, {"cost": about["cost"], "warnings": doubts}
+
+
+def _check_order(model: Values, split: Split, name: str, said: Predictions) -> None:
+    """Refuse a model that was not trained here whose outputs stand in another order."""
+    from crosswind.studies.output_order import check_validation
+
+    if "classes" in model["knobs"]:
+        named = model["knobs"].get("path") or model["knobs"].get("function")
+        check_validation(Path(str(named)).name, model["knobs"]["classes"], split.class_names, said, name)
 
 
 def vary(spec: Values, place: Place) -> Done:

@@ -19,7 +19,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.copies import Chain, copies
 from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers, Labelled
-from crosswind.models.outside import hearing_doubts
+from crosswind.models.outside import hearing_doubts, in_order, output_classes
 from crosswind.shifts.split.classes import allowed
 from crosswind.transforms.neighbourhood import Change, neighbourhood, pool_of_kind
 
@@ -132,9 +132,10 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
         doubts: list[str] = []
         for name, rows in sets.items():
             dataset = datasets[rows.source]
+            order = output_classes(model, class_names)
             try:
                 with hearing_doubts() as heard:
-                    said = model.answer(rows, dataset, class_names)
+                    said = in_order(model.answer(rows, dataset, class_names), order, class_names)
                 doubts += heard
             except CrosswindError:
                 raise

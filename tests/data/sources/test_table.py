@@ -163,7 +163,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (write("path,label\na.png,x,y\n"), {}, "rows.csv, line 2 has 3 cells, and the first line has 2"),
     (write(b"path,label\na.png,\xff\xfe\n"), {}, "rows.csv, line 2: byte 0xff is not UTF-8"),
     (write(bytes(range(256)) * 4), {}, "rows.csv"),
-    (write("path,label\na.png,x\n".encode("utf-16")), {}, "rows.csv is UTF-16 or no text at all, and a CSV table needs UTF-8"),
+    (write("path,label\na.png,x\n".encode("utf-16")[:-1]), {}, "rows.csv begins as UTF-16, and is damaged further on"),
     (write("path,label\na.png,x\n".encode("utf-16-be")), {}, "rows.csv is UTF-16 or no text at all"),
     (write("\n\r\n"), {}, "rows.csv is empty"),
     (write("\npath,label\na.png,x\n"), {}, "rows.csv, line 2 has 2 cells, and the first line has 0"),

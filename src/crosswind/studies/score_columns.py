@@ -1,0 +1,158 @@
+"""Which columns of a table hold the scores of a class, told by their names and, where names do not tell, by their numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+UNNAMED = "number {number} (without a name)"
+"""What a column without a name is called, as of a row index."""
+_SUM = 1e-3
+_OFTEN = 0.01
+"""The share of rows in which a column must be the largest to be taken for a class by its numbers."""
+_OTHER_NAMES = (
+    r"(unnamed|column|index|idx|id|ids|uid|row|rowid|nr|num|number|count|order|level|fold|cv|split|partition|subset|batch|group|"
+    r"patient|subject|site|run|seed|epoch|step|iteration|time|timestamp|date|year|month|day|hour|age|"
+    r"label|labels|target|targets|truth|gt|gold|actual|pred|preds|predicted|prediction|predictions|yhat|answer|argmax|top1|"
+    r"correct|conf|confidence|certainty|uncertainty|entropy|margin|energy|temperature|loss|nll|ce|brier|likelihood|"
+    r"max|min|mean|sum|std|var|maxprob|msp|prob|probs|probability|score|logit|scale|weight|weights|width|height|size|length|len)"
+)
+_OTHER = re.compile(rf"^{_OTHER_NAMES}(_?{_OTHER_NAMES})*$|^(fold|cv|split|run|seed|epoch|batch|group)_?\d+$")
+
+
+@dataclass(frozen=True)
+class ScoreColumns:
+    """Columns of scores and the class of each, in the order of the columns.
+
+    `how`: "names", "numbers" (the same number written otherwise), "case", or "affix".
+    """
+
+    columns: tuple[str, ...]
+    classes: tuple[str, ...]
+    how: str = "names"
+    affix: tuple[str, str] = ("", "")
+
+
+def is_score_name(column: str) -> bool:
+    """Whether a column may hold scores of a class by its name: not that of an index, a fold, a confidence and their like."""
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", column).lower()
+    parts = [part for part in re.split(r"[\W_]+", words) if part]
+    if not parts or parts[0] == "unnamed" or column.endswith(UNNAMED.partition("}")[2]):
+        return False
+    if parts[0] == "y" and parts[-1] in ("true", "pred", "hat") or parts[-1] in ("id", "ids", "idx", "index", "fold", "split"):
+        return False
+    return not _OTHER.match("_".join(parts)) or all(part.isdigit() for part in parts)
+
+
+def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumns]:
+    """Every way to find a column for each of the classes `values`, the surest first, so that one of several is a matter of
+    choice.
+
+    A column named as the class; else one that writes the same number otherwise (`1.0`), or the same letters in another case; else
+    columns that all have the same before or behind the class.
+    """
+    for how, key in (("names", str), ("numbers", _as_number), ("case", str.casefold)):
+        by_key: dict[str, list[str]] = {}
+        for column in columns:
+            by_key.setdefault(key(column), []).append(column)
+        wanted = [key(value) for value in values]
+        if len(set(wanted)) == len(wanted) and all(len(by_key.get(word, ())) == 1 for word in wanted):
+            class_of = {by_key[word][0]: value for word, value in zip(wanted, values, strict=True)}
+            return [_in_table_order(class_of, columns, how)]
+    return _by_affix(values, columns)
+
+
+def _in_table_order(
+    class_of: Mapping[str, str], columns: Sequence[str], how: str, affix: tuple[str, str] = ("", "")
+) -> ScoreColumns:
+    found = tuple(column for column in columns if column in class_of)
+    return ScoreColumns(found, tuple(class_of[column] for column in found), how, affix)
+
+
+def _by_affix(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumns]:
+    """Columns that all have the same before or behind the class, such as `p(cat)`, `p(dog)`."""
+    folded = {column.casefold(): column for column in columns}
+    longest = max(values, key=len).casefold()
+    families: list[ScoreColumns] = []
+    for column in folded:
+        for match in re.finditer(f"(?={re.escape(longest)})", column):
+            before, behind = column[: match.start()], column[match.start() + len(longest) :]
+            class_of = {folded[name]: value for value in values if (name := before + value.casefold() + behind) in folded}
+            if len(class_of) == len(values):
+                families.append(_in_table_order(class_of, columns, "affix", (before, behind)))
+    return families
+
+
+def _as_number(word: str) -> str:
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    return repr(number)
+
+
+def extra_classes(chosen: ScoreColumns, numbers: Mapping[str, Floats]) -> tuple[dict[str, str], list[str]]:
+    """Of the other columns of numbers those of classes that never occur in the source, by name, and those that may be such.
+
+    Where the scores are probabilities, or their logarithms, their sums tell. Logits have none: a column of the same prefix is a
+    class, and one with fractions that lies among the scores and is often the largest may be one.
+    """
+    others = [name for name in numbers if name not in chosen.columns]
+    scores = np.stack([numbers[name] for name in chosen.columns], axis=1)
+    for as_probabilities in (_itself, _exponential):
+        if _sums_to_one(as_probabilities(scores)):
+            return {}, []
+        for subset in ([name for name in others if is_score_name(name)], *([name] for name in others)):
+            if subset and _sums_to_one(as_probabilities(np.column_stack([scores, *(numbers[name] for name in subset)]))):
+                return {name: _without_affix(name, chosen.affix) for name in subset}, []
+    finite = scores[np.isfinite(scores)]
+    if not len(finite) or ((finite >= 0) & (finite <= 1 + _SUM)).all():
+        return {}, []  # no probabilities: said of their rows
+    doubtful = []
+    unseen = {}
+    for name in (each for each in others if is_score_name(each)):
+        values = numbers[name]
+        inside = bool((values >= finite.min()).all() and (values <= finite.max()).all())
+        largest = float((values > scores.max(axis=1)).mean())
+        if chosen.how == "affix":
+            if _has_affix(name, chosen.affix):
+                unseen[name] = _without_affix(name, chosen.affix)
+        elif inside and largest >= _OFTEN and (values % 1 != 0).any():
+            doubtful.append(name)
+    return unseen, doubtful
+
+
+def _itself(scores: Floats) -> Floats:
+    return scores
+
+
+def _exponential(scores: Floats) -> Floats:
+    """Probabilities of their logarithms; of other numbers something that sums to no 1."""
+    return np.exp(np.where(scores <= 0, scores, np.inf))
+
+
+def probabilities_of(numbers: Mapping[str, Floats]) -> bool:
+    """Whether the columns are all the probabilities of a row, or their logarithms."""
+    scores = np.column_stack(list(numbers.values()))
+    return _sums_to_one(scores) or _sums_to_one(_exponential(scores))
+
+
+def _sums_to_one(scores: Floats) -> bool:
+    return bool((scores >= -_SUM).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUM).all())
+
+
+def _has_affix(name: str, affix: tuple[str, str]) -> bool:
+    before, behind = affix
+    folded = name.casefold()
+    return len(folded) > len(before) + len(behind) and folded.startswith(before) and folded.endswith(behind)
+
+
+def _without_affix(name: str, affix: tuple[str, str]) -> str:
+    before, behind = affix
+    return name[len(before) : len(name) - len(behind)] if _has_affix(name, affix) else name
