@@ -10,12 +10,13 @@ STAMP := $(VENV)/setup.stamp
 PYTEST_ARGS ?=
 # Tests run on all cores; the long drills, which fill the machine by themselves, one after the other.
 SPREAD := -n auto --dist worksteal
+TRAINING := tests/contract/test_methods.py tests/contract/test_models.py tests/models/test_convolution.py tests/training/test_narrow_networks.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all verify lint format lock clean
+.PHONY: help setup demo test test-all test-training verify lint format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv with the tested versions and install Crosswind into it, editable
 
@@ -45,6 +46,9 @@ lint: setup ## format check, ruff, types, layers
 
 test-all: lint ## what continuous integration runs: lint, then every test but the long drills
 	$(BIN)/python -m pytest -m "not verify" $(SPREAD) --durations=20 $(PYTEST_ARGS)
+
+test-training: setup ## what trains networks: every method, every model, and the convolutions
+	$(BIN)/python -m pytest -m "not verify" $(SPREAD) $(PYTEST_ARGS) $(TRAINING)
 
 verify: setup ## the long drills
 	$(BIN)/python -m pytest -m verify --durations=20 $(PYTEST_ARGS)

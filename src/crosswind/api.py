@@ -5,6 +5,7 @@ Each function is one arrow of the path that studies take too; a study adds only 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +163,7 @@ def train(
     import torch
 
     from crosswind.data.budget import bounded, memory_bytes
+    from crosswind.training.device import check_device, slow_precision
     from crosswind.training.loop import fit
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
@@ -172,8 +174,12 @@ def train(
     model_facts = facts("models", model, "model")
     datasets = {dataset.name: dataset} if isinstance(dataset, AttributedDataset) else dict(dataset)
     spec = ModelSpec(model, resolve(model_facts.knobs, {}, "model", f"model {model!r}"))
+    settings = TrainingSettings.of(training, "")
+    check_device(settings.device)
+    if slow := slow_precision(settings.precision, settings.device):
+        warnings.warn(f"precision = {settings.precision!r} asks for bfloat16, {slow}", stacklevel=2)
     with bounded(size):
-        return fit(built, split, datasets, spec, TrainingSettings.of(training, ""), seed=seed)
+        return fit(built, split, datasets, spec, settings, seed=seed)
 
 
 def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
@@ -249,7 +255,7 @@ def run_study(
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
     from crosswind.reports.gather import gather
-    from crosswind.studies.running import check_ready, run_plan
+    from crosswind.studies.running import check_ready, run_plan, slow_devices
     from crosswind.studies.store import Store
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
@@ -268,7 +274,8 @@ def run_study(
             planned, store, workers=workers, modules=modules, memory=size, on_event=on_event, retry_failed=retry_failed
         )
         found = gather(store, name, draws=False)
-        return StudyResults(name, Path(out), store.results(name), found, planned.warnings, summary)
+        told = (*planned.warnings, *slow_devices(planned))
+        return StudyResults(name, Path(out), store.results(name), found, told, summary)
 
 
 def plan(study: str | Path | Mapping[str, Any], *, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:

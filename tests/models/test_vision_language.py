@@ -315,3 +315,21 @@ def test_what_cannot_be_loaded_is_told_in_one_sentence(
     assert "cannot be read as a vision-language model" in refused(whole, batch=1, dtype="float32")
     broken = write_llava(tmp_path / "broken")
     assert "the model's processor does not take the prompt" in refused(broken, format="{prompt} {image} {image}")
+
+
+@pytest.mark.parametrize(
+    ("has", "dtype", "computed"), [(False, "auto", "float32"), (False, "bfloat16", "bfloat16"), (True, "auto", "bfloat16")]
+)
+def test_what_is_stored_in_bfloat16_is_computed_so_only_where_the_processor_can(
+    has: bool, dtype: str, computed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is asked for: the default takes what is fast and loses nothing."""
+    from transformers import LlavaForConditionalGeneration
+
+    from crosswind.models import image_text
+
+    monkeypatch.setattr(image_text, "has_bfloat16", lambda: has)
+    stored = write_llava(tmp_path / "stored")
+    LlavaForConditionalGeneration.from_pretrained(stored, dtype=torch.bfloat16).save_pretrained(stored)
+    loaded = image_text.load.__wrapped__(str(stored), None, None, False, dtype, False, "cpu")
+    assert loaded.model.dtype == getattr(torch, computed)

@@ -123,7 +123,11 @@ FAILURES = {
     "memory": (r"^tried 2 times: out of memory: no room for the toy", 2),
     "die": (r"^tried 2 times: its worker was killed by SIGKILL \(out of memory\?\)$", 2),
     "exit": (r"^tried 2 times: its worker ended with exit status 7$", 2),
-    "segfault": (r"^tried 2 times: its worker was killed by SIGSEGV; it said: Fatal Python error: Segmentation fault.*toys.py", 2),
+    "segfault": (
+        r"^tried 2 times: its worker was killed by SIGSEGV \(a fault of compiled code; if it trains on pictures, try "
+        r"training.channels_last=false\); it said: Fatal Python error: Segmentation fault.*toys.py",
+        2,
+    ),
 }
 
 

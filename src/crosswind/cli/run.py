@@ -49,7 +49,7 @@ def run_command(
     """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
     from crosswind.data.budget import memory_bytes
     from crosswind.studies.plan import plan_of
-    from crosswind.studies.running import check_ready, run_plan
+    from crosswind.studies.running import check_ready, run_plan, slow_devices
     from crosswind.studies.store import Store
 
     out = Path(out_word)
@@ -63,6 +63,8 @@ def run_command(
         typer.echo(f"warning: {text}", err=True)
 
     check_ready(planned, workers or _cores())
+    for text in slow_devices(planned):
+        typer.echo(f"warning: {text}", err=True)
     with Store.open(store_url or out, out=out, create=True) as store:
         traces = out / "profile" if profile else None
         with progress_bar() as bar:

@@ -133,8 +133,9 @@ def without_overruns(module: Module) -> Module:
         if type(part) is nn.Conv2d:
             part.__class__ = SmallMapConv2d
         else:
-            part.__class__ = _picking(type(part))
-            part.picked_stride, part.stride = part.stride, (1, 1)
+            part.__class__ = _picking(type(part))  # type: ignore[arg-type]  # which takes the hash of an instance for its class's
+            part.picked_stride = part.stride  # type: ignore[assignment]
+            part.stride = (1, 1)
     return module
 
 

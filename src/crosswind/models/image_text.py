@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.processor import has_bfloat16
 from crosswind.models.folders import contents_hash, is_hub_name
 from crosswind.models.transformer import quiet
 
@@ -117,6 +118,9 @@ def load(path: str, sha256: str | None, revision: str | None, trust_code: bool, 
     missing = sorted([*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])])
     if missing:
         raise InputError("model.path", f"the weights in {path!r} do not fit its config.json: they lack {missing[0]!r}")
+    stored_low = dtype == "auto" and not four_bit and model.dtype == torch.bfloat16
+    if stored_low and device == "cpu" and has_bfloat16() is False:
+        model.float()  # several times as fast; every bfloat16 number is one of float32 too
     return Loaded(model.eval() if four_bit else model.eval().to(device), processor, device)
 
 

@@ -71,7 +71,9 @@ class VisionLanguage(Prompted, Backbone):
     length_penalty: float = knob(1.0, doc="of several beams: above 0 favours long answers")
     seed: int = knob(0, domain="[0, inf)", doc="of the draws at a temperature above 0")
     dtype: str = knob(
-        "auto", domain="{auto, float32, bfloat16, float16}", doc="of the weights; auto: as they are stored, tuned float32"
+        "auto",
+        domain="{auto, float32, bfloat16, float16}",
+        doc="of the weights; auto: as they are stored, but float32 where tuned and on a processor without bfloat16",
     )
     four_bit: bool = knob(False, doc="weights in 4 bits, by the package bitsandbytes")
     device: str = knob("auto", domain="{auto, cpu, cuda, mps, xpu}", doc="auto: cuda where there is one; tuned: the study's")

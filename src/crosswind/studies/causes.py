@@ -19,6 +19,8 @@ _NUMBERS = {
     # Also a limit of the shell's on the size of a file, and a disk that went read-only after an error.
     **dict.fromkeys((errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE, errno.EFBIG), "system"),
 }
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+"""Signals that compiled code sends itself: memory that is not its own, a heap found corrupted, an instruction that is not there."""
 _CODES = {"SQLITE_FULL": "disk", "53100": "disk", "53200": "memory"}  # of SQLite, and of PostgreSQL
 _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors says what the system said
 
@@ -38,6 +40,15 @@ def cause_of(error: BaseException) -> str:
 def cause_of_signal(number: int) -> str:
     """The same for a worker that a signal ended: SIGKILL is what the kernel, a batch system and a person send."""
     return "killed" if number in (signal.SIGKILL, signal.SIGTERM) else ""
+
+
+def advice_on_signal(number: int) -> str:
+    """What to think of, or to try, where a signal ended a worker: words that follow its name, empty for most."""
+    if number == signal.SIGKILL:
+        return " (out of memory?)"
+    if number in _FAULTS:
+        return " (a fault of compiled code; if it trains on pictures, try training.channels_last=false)"
+    return ""
 
 
 def _one(error: BaseException) -> str:

@@ -36,6 +36,7 @@ from crosswind.studies.estimates import check_changes, check_estimators, source_
 from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
+from crosswind.studies.slow import slow_settings
 from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.studies.store import ROWS
@@ -167,7 +168,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
         for text, titles in warnings.items()
     )
-    return Plan(study, tuple(jobs), tuple(draws), tuple(texts))
+    return Plan(study, tuple(jobs), tuple(draws), (*texts, *slow_settings(jobs)))
 
 
 def _sources(split: Mapping[str, Any], point: Point) -> list[str]:

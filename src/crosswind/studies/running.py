@@ -59,6 +59,18 @@ def check_ready(plan: Plan, workers: int) -> None:
             )
 
 
+def slow_devices(plan: Plan) -> list[str]:
+    """What `Plan.warnings` cannot say without torch: a sentence for each device other than the processor that imitates bfloat16."""
+    used = {(job.spec["training"]["precision"], job.spec["training"]["device"]) for job in plan.jobs if job.kind == "fit"}
+    asked = sorted(device for precision, device in used if precision == "bf16" and device != "cpu")
+    if not asked:
+        return []
+    from crosswind.training.device import slow_precision
+
+    slow = {device: slow_precision("bf16", device) for device in asked}
+    return [f"training.precision = bf16 on {device} asks for bfloat16, {text}" for device, text in slow.items() if text]
+
+
 def run_plan(
     plan: Plan,
     store: Store,

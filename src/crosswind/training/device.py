@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from crosswind.core.errors import InputError
+from crosswind.core.processor import slow_bfloat16
 from crosswind.training.settings import WORKER_VARIABLE, TrainingSettings
 
 
@@ -19,6 +20,18 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
         raise InputError("training.device", f"torch finds no device {device!r} here") from None
+
+
+def slow_precision(precision: str, device: str) -> str:
+    """What is said where this precision is asked of a device that only imitates it, going on from "asks for ..."; else empty."""
+    if precision != "bf16":
+        return ""
+    kind = torch.device(device).type
+    if kind == "cpu":
+        return slow_bfloat16()
+    if kind != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False):
+        return ""
+    return "and this GPU only imitates it: expect it to be slower than fp32"
 
 
 def own_device(device: str) -> str:

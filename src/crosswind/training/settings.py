@@ -86,7 +86,7 @@ class TrainingSettings:
         30.0, domain="[0, inf)", doc="seconds between checkpoints, each at a validation; a run that is shorter writes none"
     )
     device: str = knob("cpu", doc="torch device: cpu, cuda, cuda:1, mps, xpu")
-    channels_last: bool = knob(True, doc="memory layout of images and convolutions; speed only")
+    channels_last: bool = knob(True, doc="memory layout of images and convolutions; speed only, safe for every network")
 
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:

@@ -25,7 +25,7 @@ from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.data.budget import budget
 from crosswind.data.resident import Region
 from crosswind.studies.artifacts import plain_json
-from crosswind.studies.causes import cause_of, cause_of_signal
+from crosswind.studies.causes import advice_on_signal, cause_of, cause_of_signal
 from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.training.settings import WORKER_VARIABLE
@@ -240,7 +240,7 @@ class _Worker:
             how = f"its worker ended with exit status {status}"
         else:
             name = signal.Signals(-status).name if -status in list(signal.Signals) else f"signal {-status}"
-            how = f"its worker was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+            how = f"its worker was killed by {name}{advice_on_signal(-status)}"
         output = self._output.decode("utf-8", "replace")
         said = _telling(output)
         reason = f"{how}; it said: {said}" if said else how

@@ -1,0 +1,62 @@
+"""What this machine's processor can compute. Never imports torch, so that a plan can say it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+
+__all__ = ["has_bfloat16", "slow_bfloat16", "told_by_linux"]
+
+_FLAGS = {
+    # The last only converts; torch computes in float32 there, and hardly slower.
+    "x86_64": {"avx512_bf16", "amx_bf16", "avx_ne_convert"},
+    "aarch64": {"bf16", "svebf16"},
+}
+"""What Linux calls the instructions."""
+_WITHOUT = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI")
+"""Values of ONEDNN_MAX_CPU_ISA under which torch's kernels use no bfloat16 instruction."""
+
+
+def has_bfloat16() -> bool | None:
+    """Whether torch computes bfloat16 by instructions of this processor; None where the system does not say."""
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT:
+        return False
+    return _instructions()
+
+
+def slow_bfloat16() -> str:
+    """What is said where bfloat16 is asked of this processor, going on from "asks for bfloat16"; empty where there is no reason."""
+    if has_bfloat16() is not False:
+        return ""
+    return (
+        "and this processor has no instructions for it (avx512_bf16 or amx_bf16 of x86, bf16 of ARM): expect it to take several "
+        "times as long as float32, 7 to 14 times without AVX-512"
+    )
+
+
+@cache
+def _instructions() -> bool | None:
+    if sys.platform == "darwin":
+        return _told_by_darwin() if platform.machine() == "arm64" else False
+    try:
+        return told_by_linux(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), platform.machine())
+    except OSError:
+        return None
+
+
+def told_by_linux(text: str, machine: str) -> bool | None:
+    """The same by the text of /proc/cpuinfo: all processors of a machine have what the first has."""
+    flags = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), None)
+    if flags is None or machine not in _FLAGS:
+        return None
+    return not _FLAGS[machine].isdisjoint(flags.partition(":")[2].split())
+
+
+def _told_by_darwin() -> bool | None:
+    value, size = ctypes.c_int(0), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    status = ctypes.CDLL(None).sysctlbyname(b"hw.optional.arm.FEAT_BF16", ctypes.byref(value), ctypes.byref(size), None, 0)
+    return value.value == 1 if status == 0 else None
