@@ -15,6 +15,7 @@ from crosswind.core.errors import DataError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
+from crosswind.models.onnx_values import as_input, filled, fixed_rows, read_outputs
 from crosswind.models.outside import Answers, Outside, asked, output_classes
 from crosswind.models.patience import PatientSession, patiently
 
@@ -29,11 +30,12 @@ MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 @register("onnx", kind="model")
 @dataclass(frozen=True)
 class Onnx(Outside):
-    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, its first output gives logits or
-    labels.
+    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, an output gives logits or labels.
 
-    Logits are float [n, k] in the order of the classes, labels integers [n]. `scale` and `layout` are of images; features are given
-    as float32 [n, width] and texts as strings [n]. It runs on the processor with one thread.
+    Logits are float [n, k] in the order of the classes, labels integers [n]; of scikit-learn's labels and probabilities the
+    probabilities are read. `scale` and `layout` are of images; features are given as numbers [n, width] and texts as strings [n].
+    Numbers are of the kind that the network takes, and a batch of a fixed size is filled with its last row. It runs on the
+    processor with one thread.
     """
 
     path: str = knob(doc="ONNX file")
@@ -43,10 +45,11 @@ class Onnx(Outside):
         doc="what it takes of a pixel: (-1, 1), [0, 1], by ImageNet's channels, or 0 to 255",
     )
     layout: str = knob("nchw", domain="{nchw, nhwc}", doc="the order of its input's axes")
-    batch: int = knob(256, domain="[1, inf)", doc="images that it is given at once")
+    batch: int = knob(256, domain="[1, inf)", doc="images that it is given at once, where it takes any number")
     timeout: float = knob(
         60.0, domain="(0, inf)", doc="seconds that its first row may take, or its first batch if that has a fixed size"
     )
+    output: str | None = knob(None, doc="the output that holds the logits; default: the one with a number for every class")
     classes: list[Any] | None = knob(
         None, doc="the classes in the order of its outputs; default: of the study, numbers by size, others sorted"
     )
@@ -68,18 +71,21 @@ class Onnx(Outside):
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
         session = _session(self.path, found.st_mtime_ns, found.st_size)
         first = session.session.get_inputs()[0]
-
+        names = [output.name for output in session.session.get_outputs()]
+        fixed = fixed_rows(first.shape)
         images = dataset.check_inputs().kind == "image"
 
         def run(x: NDArray[Any]) -> Any:
+            given = as_input(self._scaled(x) if images else x, first.type, self.scale, name)
             try:
-                return session.run({first.name: self._scaled(x) if images else x}, self.timeout)[0]
+                outputs = session.run({first.name: given if fixed is None else filled(given, fixed)}, self.timeout)
             except DataError:
                 raise
             except Exception as error:
                 raise DataError(f"{name} does not take these inputs ({one_line(str(error), 200)})") from None
+            return read_outputs(dict(zip(names, outputs, strict=True)), len(x), class_names, self.output, name)
 
-        return asked(run, rows, dataset, class_names, self.batch, name)
+        return asked(run, rows, dataset, class_names, fixed or self.batch, name)
 
     def _scaled(self, x: NDArray[np.uint8]) -> NDArray[Any]:
         if self.layout == "nchw":

@@ -1,0 +1,94 @@
+"""What a network in an ONNX file is given and gives back: kinds of numbers, batches of a fixed size, outputs of many forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError
+
+_KINDS: dict[str, type[np.generic]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(uint8)": np.uint8,
+    "tensor(int8)": np.int8,
+    "tensor(int16)": np.int16,
+    "tensor(uint16)": np.uint16,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+}
+"""From how ONNX Runtime names the kind of an input to numpy's; others, as texts, are given as they are."""
+_OF_SCORES = re.compile(r"logit|prob|score|softmax|pred|output|class", re.IGNORECASE)
+"""In the name of an output that holds scores of classes, where another has their shape too, such as features of as many numbers."""
+
+
+def as_input(x: NDArray[Any], kind: str, scale: str, name: str) -> NDArray[Any]:
+    """Inputs in the kind of numbers that the network takes. Raises `DataError` for fractions where it takes whole numbers."""
+    wanted = _KINDS.get(kind)
+    if wanted is None or x.dtype == object:
+        return x
+    if np.issubdtype(wanted, np.integer) and not np.issubdtype(x.dtype, np.integer):
+        raise DataError(f"{name} takes whole numbers ({kind}), and scale {scale!r} gives fractions; set its scale to bytes")
+    if wanted is np.int8:
+        raise DataError(f"{name} takes numbers of -128 to 127 ({kind}), which no scale gives")
+    return x.astype(wanted, copy=False)
+
+
+def fixed_rows(shape: Sequence[Any]) -> int | None:
+    """The rows that the network takes at once, None where it takes any number."""
+    return int(shape[0]) if len(shape) > 1 and isinstance(shape[0], int) and shape[0] > 0 else None
+
+
+def filled(x: NDArray[Any], rows: int) -> NDArray[Any]:
+    """A batch with its last row repeated until it has so many."""
+    return x if len(x) >= rows else np.concatenate([x, np.repeat(x[-1:], rows - len(x), axis=0)])
+
+
+def read_outputs(outputs: Mapping[str, Any], n: int, class_names: Sequence[str], wanted: str | None, name: str) -> NDArray[Any]:
+    """The scores [n, k] among a network's outputs, else its labels [n]. `wanted`: the output to read, None for the one that fits.
+
+    Outputs may be the labels and probabilities of a classifier of scikit-learn, also as a mapping from class to probability for
+    each row. Raises `DataError` for an output that there is not and where several may be the scores.
+    """
+    if wanted is not None and wanted not in outputs:
+        raise DataError(f"{name} has no output {wanted!r} (valid: {', '.join(outputs)})")
+    values = {key: _as_array(value, class_names) for key, value in outputs.items() if wanted in (None, key)}
+    if len(values) == 1:
+        return next(iter(values.values()))[:n]
+    scores = {key: value for key, value in values.items() if _holds_scores(value, len(class_names))}
+    if len(scores) > 1:
+        named = {key: value for key, value in scores.items() if _OF_SCORES.search(key)}
+        scores = named if len(named) == 1 or _answer_alike(named, n) else scores
+    if len(scores) > 1 and not _answer_alike(scores, n):
+        listed = ", ".join(scores)
+        raise DataError(f"several outputs of {name} may hold the scores of the classes; set its output to one of them: {listed}")
+    if scores:
+        return next(iter(scores.values()))[:n]
+    labels = [value for value in values.values() if value.ndim == 1 and value.dtype.kind in "iuUSO"]
+    return (labels or list(values.values()))[0][:n]
+
+
+def _as_array(value: Any, class_names: Sequence[str]) -> NDArray[Any]:
+    """An output as an array; a list of mappings from class to probability as a column a class, in the order of `class_names`."""
+    if not isinstance(value, list) or not value or not isinstance(value[0], Mapping):
+        return np.asarray(value)
+    keys = list(value[0])
+    order = {str(key): key for key in keys}
+    if sorted(order) == sorted(class_names):  # by name, whatever their order
+        keys = [order[name] for name in class_names]
+    return np.array([[row[key] for key in keys] for row in value], dtype=np.float32)
+
+
+def _holds_scores(value: NDArray[Any], n_classes: int) -> bool:
+    return value.ndim == 2 and value.dtype.kind == "f" and value.shape[1] in (n_classes, 1000)
+
+
+def _answer_alike(scores: Mapping[str, NDArray[Any]], n: int) -> bool:
+    """Whether all of them answer alike, as logits and their softmax do."""
+    answers = [value[:n].argmax(axis=1) for value in scores.values()]
+    return bool(answers) and all(np.array_equal(answers[0], other) for other in answers)
