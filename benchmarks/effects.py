@@ -26,6 +26,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ from crosswind.core.errors import CrosswindError
 from crosswind.core.files import write_atomically
 from crosswind.reports.claims import JudgedSide, Judgement, judge
 from crosswind.reports.notes import at_chance
-from crosswind.reports.results import arrange
+from crosswind.reports.results import LEVEL, arrange
 from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import read_study_file
 from crosswind.studies.spec import Study, load_study
@@ -142,7 +143,7 @@ def recorded(name: str, workers: int, folder: Path, confirm: bool) -> dict[str, 
 
 
 def _claim(item: Judgement) -> dict[str, Any]:
-    difference = item.difference
+    difference = replace(item, level=LEVEL).difference  # records keep the 95% interval of each claim alone, as they always did
     if difference is None or difference.low is None or difference.high is None or difference.n < LEAST_SEEDS:
         raise SystemExit(f"{item.place.study}: claim {item.number} under {item.shift} has fewer than {LEAST_SEEDS} pairs of seeds")
     sides = {"better": _side(item.better, item.metric), "than": _side(item.than, item.metric)}

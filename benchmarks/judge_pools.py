@@ -81,7 +81,14 @@ def main() -> None:
         for name, item in comparisons(reference, others, held="test").items():
             tau = item.macro_tau
             told[name] = (
-                None if tau is None else {"macro_tau": [tau.mean, tau.low, tau.high], "p": tau.p, "holm": item.macro_tau_holm}
+                None
+                if tau is None
+                else {
+                    "macro_tau": [tau.mean, tau.low, tau.high],
+                    "level": item.tau_level,
+                    "p": tau.p,
+                    "holm": item.macro_tau_holm,
+                }
             )
         out[pool] = {"numbers": own, "less_atc_mc": told}
         print(f"\n{pool}")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crosswind.evaluation.compare import holm
+from crosswind.evaluation.multiplicity import at_level
 from crosswind.evaluation.points import Point
 from crosswind.evaluation.pool_claims import CANNOT_TELL, HOLDS, OPPOSITE, decide, falls, farthest, lost
 from crosswind.evaluation.pools import by_domain, comparison
@@ -94,9 +95,11 @@ def test_verdicts_both_ways_and_p_values_adjusted_together() -> None:
     p = {i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)}
     assert [item.adjusted for item in found] == [holm(p)[i] for i in range(len(found))] and max(p.values()) > min(p.values())
     one = comparison(none, good, held="in-sample").macro_tau
-    assert one is not None and found[0].found == one, "the difference of macro tau, good less atc"
+    assert found[0].found == at_level(one, found[0].level), "the difference of macro tau, good less atc"
     hard = [[item for item in side if item.test == "far"] for side in (none, good)]
-    assert found[4].found == comparison(*hard, held="in-sample").macro_tau and found[4].what.startswith("on far, ")
+    assert found[4].found == at_level(comparison(*hard, held="in-sample").macro_tau, found[0].level)
+    assert found[4].what.startswith("on far, ")
+    assert all(item.found is None or item.found.excludes_zero == (item.verdict != CANNOT_TELL) for item in found)
 
 
 def test_the_fourth_claim_by_hand() -> None:

@@ -407,7 +407,11 @@ def test_several_comparisons_are_adjusted_by_holm() -> None:
     assert len(plain) == 4 and {name: found[name].mae_holm for name in plain} == holm(plain)
     assert found["same"].mae_holm is None and found["e3"].macro_tau_holm is not None
     one, other = found["e3"].mae, comparison(reference, others["e3"], resamples=300).mae
-    assert one == other
+    assert one is not None and other is not None and (one.mean, one.sd, one.p) == (other.mean, other.sd, other.p)
+    for item in (found[name] for name in plain):
+        mae, tau = item.mae, item.macro_tau
+        assert mae is not None and mae.excludes_zero == (item.mae_holm is not None and item.mae_holm < 0.05)
+        assert tau is not None and tau.excludes_zero == (item.macro_tau_holm is not None and item.macro_tau_holm < 0.05)
 
 
 def test_equally_good_estimators_are_rarely_told_apart() -> None:

@@ -19,6 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from scipy import stats
 from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
@@ -147,13 +148,35 @@ class Raw:
 # -- every cell again ---------------------------------------------------------------------------------------------------------
 
 
-def mean_and_half(values: list[float], sign: str = "") -> str:
+def mean_and_half(values: list[float], sign: str = "", level: float = 0.95) -> str:
     if not values:
         return "-"
     text = f"{fmean(values):{sign}.3f}"
     if len(values) == 1:
         return text
-    return f"{text} ± {T95[len(values) - 1] * stdev(values) / math.sqrt(len(values)):.3f}"
+    t = T95[len(values) - 1] if level == 0.95 else float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    return f"{text} ± {t * stdev(values) / math.sqrt(len(values)):.3f}"
+
+
+def threshold(raw: Raw, rule: str) -> float:
+    """The unadjusted p below which Holm's correction tells a comparison of this rule: each cost and effect, on both scores."""
+    plain = next((name for name, parts in raw.resolved["shifts"].items() if parts == []), None)
+    plain = plain if raw.resolved["sets"]["test"]["law"] == "uniform" else None
+    pairs = [((shift, method), (shift, raw.reference)) for shift in raw.shifts for method in raw.methods[1:]]
+    pairs += [((shift, raw.reference), (plain, raw.reference)) for shift in raw.shifts if plain and shift != plain]
+    found = []
+    for one, other in pairs:
+        for metric in ("accuracy", "worst_group"):
+            own, base = (raw.values(*side, rule, "test", metric) for side in (one, other))
+            values = [own[seed] - base[seed] for seed in own if seed in base and None not in (own[seed], base[seed])]
+            if len(values) > 1 and stdev(values) > 1e-12:
+                found.append(float(stats.ttest_1samp(values, 0).pvalue))
+    told = 0
+    for place, p in enumerate(sorted(found)):
+        if p * (len(found) - place) >= 0.05:
+            break
+        told += 1
+    return 0.05 / max(1, len(found) - max(told, 1) + 1)
 
 
 def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
@@ -174,6 +197,7 @@ def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
 
 def differences(raw: Raw, rule: str) -> Rows:
     rows = [["method", *raw.shifts]]
+    most = threshold(raw, rule)
     for method in raw.methods[1:]:
         row = [method]
         for shift in raw.shifts:
@@ -181,8 +205,8 @@ def differences(raw: Raw, rule: str) -> Rows:
             values = [own[seed] - base[seed] for seed in own if seed in base]
             marked = False
             if len(values) > 1 and stdev(values) > 1e-12:
-                marked = abs(fmean(values)) > T95[len(values) - 1] * stdev(values) / math.sqrt(len(values))
-            row.append(mean_and_half(values, "+") + (" *" if marked else "") + raw.mark(shift, method, rule))
+                marked = float(stats.ttest_1samp(values, 0).pvalue) < most
+            row.append(mean_and_half(values, "+", 1 - most) + (" *" if marked else "") + raw.mark(shift, method, rule))
         rows.append(row)
     return rows
 

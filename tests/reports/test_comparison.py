@@ -68,7 +68,8 @@ def test_two_stores(tmp_path: Path, capsys: Any) -> None:
         assert row["runs"] == "3 pairs" and row["B - A"]["mean"] == pytest.approx(0.101) and row["B - A"]["excludes_zero"]
         assert row["B - A"]["half_width"] == pytest.approx(4.302653 * 0.001 / 3**0.5, rel=1e-6)
         assert row["B alpha"]["mean"] - row["A alpha"]["mean"] == pytest.approx(0.101) and row["p, Holm"] == "<0.001"
-    assert notes[0].startswith("* B differs from A: p < 0.05 by Holm over 8 rows.")
+    # All eight differ, so that the last step of Holm's correction is that of one row alone.
+    assert notes[0].startswith("* B differs from A: p < 0.05 by Holm over 8 rows, so that the 95% interval of B - A excludes 0.")
     same = compared(one, one, capsys)
     assert not any(row["B - A"]["excludes_zero"] or row["B - A"]["mean"] for name, row in same.items() if name != "notes")
     changed(other, 0.0, split_seed=1)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -63,57 +63,97 @@ def sentences(item: Findings) -> str:
 # -- every sentence again -----------------------------------------------------------------------------------------------------
 
 
-def again(values: dict[tuple[str, str, str], list[float]]) -> dict[tuple[str, str, str, str], Any]:
-    """(kind, shift, method, metric) -> mean, low, high, adjusted p, the interval at 0.9, of differences in points."""
-    raw = {}
+class Again(NamedTuple):
+    """A comparison in points, computed here; `low` and `high` belong to the verdicts."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    near: bool
+
+
+def end(value: float, near: bool, sign: str = "") -> str:
+    """With more digits where one would put it on 0, or on the margin."""
+    for digits in (1, 2, 3):
+        if round(abs(value), digits) != 0 and not (near and round(abs(value), digits) == 3):
+            return f"{value:{sign}.{digits}f}"
+    return f"{value:{sign}.1f}"
+
+
+def holm_again(p_values: dict[Any, float]) -> tuple[dict[Any, float], float]:
+    """Adjusted p-values, and the unadjusted one below which a test is told."""
+    ranked = sorted(p_values, key=lambda key: p_values[key])
+    adjusted, largest = {}, 0.0
+    for i, key in enumerate(ranked):
+        largest = adjusted[key] = max(largest, min(1.0, p_values[key] * (len(ranked) - i)))
+    told = sum(p < 0.05 for p in adjusted.values())
+    return adjusted, 0.05 / (len(ranked) - max(told, 1) + 1)
+
+
+def again(values: dict[tuple[str, str, str], list[float]]) -> dict[tuple[str, str, str, str], Again]:
+    """(kind, shift, method, metric) -> the comparison and its verdicts."""
+    pairs, different, equal = {}, {}, {}
     for shift, method, metric in values:
         kind, base = ("effect", (shift, "erm")) if method != "erm" else ("cost", ("none", "erm"))
         if (shift, method) != base:
-            pairs = [100 * (one - other) for one, other in zip(values[shift, method, metric], values[*base, metric], strict=True)]
-            wide, narrow = (
-                stats.t.interval(level, len(pairs) - 1, fmean(pairs), stdev(pairs) / math.sqrt(len(pairs))) for level in (0.95, 0.9)
-            )
-            raw[kind, shift, method, metric] = (fmean(pairs), *wide, stats.ttest_1samp(pairs, 0).pvalue, narrow)
-    ranked = sorted(raw, key=lambda key: raw[key][3])
-    adjusted, largest = {}, 0.0
-    for i, key in enumerate(ranked):
-        largest = adjusted[key] = max(largest, min(1.0, raw[key][3] * (len(ranked) - i)))
-    return {key: (*item[:3], adjusted[key], item[4]) for key, item in raw.items()}
+            key = kind, shift, method, metric
+            some = [100 * (one - other) for one, other in zip(values[shift, method, metric], values[*base, metric], strict=True)]
+            pairs[key], different[key] = some, stats.ttest_1samp(some, 0).pvalue
+            if kind == "effect" and metric == "accuracy":
+                sides = stats.ttest_1samp(some, 3, alternative="less"), stats.ttest_1samp(some, -3, alternative="greater")
+                equal[key] = max(side.pvalue for side in sides)
+    (p, threshold), (p_equal, threshold_equal) = holm_again(different), holm_again(equal)
+    found = {}
+    for key, some in pairs.items():
+        mean, error = fmean(some), stdev(some) / math.sqrt(len(some))
+        low, high = stats.t.interval(1 - threshold, len(some) - 1, mean, error)
+        near = p_equal.get(key, 1.0) < 0.05
+        inner = stats.t.interval(1 - 2 * threshold_equal, len(some) - 1, mean, error)
+        if near and p[key] < 0.05:
+            low, high = (low, inner[1]) if mean > 0 else (inner[0], high)
+        elif near:
+            low, high = min(0.0, inner[0]), max(0.0, inner[1])
+        found[key] = Again(mean, low, high, p[key], near)
+    return found
 
 
-# Of 47 one adjusted p lies between 0.05 and 0.1, and one 90% interval within three points whose 95% interval does not.
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 47])
-def test_every_sentence_of_the_findings(seed: int) -> None:
-    values = scores(seed=seed)
+# In 13, 2 and 32 a method is told to lose less than 3 points; in 2 and 32 a difference is told by a later step of Holm's.
+STUDIES = [(0, 6, 0.02), (2, 5, 0.02), (13, 12, 0.01), (2, 16, 0.01), (32, 16, 0.015)]
+
+
+@pytest.mark.parametrize(("seed", "n", "spread"), STUDIES)
+def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> None:
+    values = scores(n, spread, seed)
     item = found(rows(values))
     assert item is not None and "by Holm over 14 comparisons" in item.intro
     wanted: dict[str, list[str]] = {"cost": [], "effect": [], "near": [], "open": []}
     expected = again(values)
     assert len(expected) == 14
     for kind, shift, method in dict.fromkeys(key[:3] for key in expected):
-        told = [
-            (words, expected[kind, shift, method, metric])
-            for metric, words in ORDER
-            if expected[kind, shift, method, metric][3] < 0.05
-        ]
+        both = [(words, expected[kind, shift, method, metric]) for metric, words in ORDER]
+        told = [(words, one) for words, one in both if one.p < 0.05]
         said = ""
-        for number, (words, (mean, low, high, _, _)) in enumerate(told):
+        for number, (words, one) in enumerate(told):
             verb = {("cost", True): "costs", ("cost", False): "gives", ("effect", True): "loses", ("effect", False): "wins"}[
-                kind, mean < 0
+                kind, one.mean < 0
             ]
-            ends = sorted((abs(low), abs(high)))
+            sizes = sorted((abs(one.low), abs(one.high)))
             verb = "" if f"{verb} " in said else f"{verb} "
             of = f"{'points ' if not number else ''}{'of' if words == 'accuracy' else 'in'} {words}"
-            said += f"{' and ' if number else ''}{verb}{abs(mean):.1f} {of} [{ends[0]:.1f}, {ends[1]:.1f}]"
+            said += (
+                f"{' and ' if number else ''}{verb}{abs(one.mean):.1f} {of} [{', '.join(end(value, one.near) for value in sizes)}]"
+            )
+            said += f", less than 3{',' if number + 1 < len(told) else ''}" if one.near else ""
         if told:
             wanted[kind].append(f"{shift} {said}." if kind == "cost" else f"Under {shift} {method} {said}.")
-    for (kind, shift, method, metric), (mean, low, high, p, near) in expected.items():
-        close = kind == "effect" and metric == "accuracy" and near[0] > -3 and near[1] < 3
-        if close:
-            wanted["near"].append(f"{method} under {shift} [{near[0]:+.1f}, {near[1]:+.1f}]")
-        elif p >= 0.05:
+    for (kind, shift, method, metric), one in expected.items():
+        ends = ", ".join(end(value, one.near, "+") for value in (one.low, one.high))
+        if one.near and one.p >= 0.05:
+            wanted["near"].append(f"{method} under {shift} [{ends}]")
+        elif one.p >= 0.05:
             what = f"{shift} for erm" if kind == "cost" else f"{method} under {shift}"
-            wanted["open"].append(f"{what}, {metric.replace('_', ' ')}: {mean:+.1f} [{low:+.1f}, {high:+.1f}]")
+            wanted["open"].append(f"{what}, {metric.replace('_', ' ')}: {one.mean:+.1f} [{ends}]")
     parts = [lines for _, lines in item.parts]
     headings = [heading for heading, _ in item.parts]
     assert headings[0] == f"What each shift costs erm (right on {fmean(values['none', 'erm', 'accuracy']):.1%} without a shift)"
@@ -124,8 +164,7 @@ def test_every_sentence_of_the_findings(seed: int) -> None:
     sizes = [max(float(number) for number in re.findall(r"([\d.]+) (?:points|in the)", line)) for line in parts[0]]
     assert sizes == sorted(sizes, reverse=True) and len(sizes) >= 2, "the largest first"
     assert len(item.items) == 14 and all(
-        math.isclose(one.adjusted or 0, expected[one.kind, one.shift, one.method, one.metric][3], rel_tol=1e-9)
-        for one in item.items
+        math.isclose(one.adjusted or 0, expected[one.kind, one.shift, one.method, one.metric].p, rel_tol=1e-9) for one in item.items
     )
 
 

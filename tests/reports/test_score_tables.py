@@ -18,6 +18,7 @@ from crosswind.reports import figures, score_tables
 from crosswind.reports.results import arrange
 from crosswind.reports.run_tables import run_table
 from crosswind.reports.tables import Score, Table
+from crosswind.reports.verdicts import by_place
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -155,11 +156,12 @@ def test_a_larger_search_than_the_references_is_a_warning() -> None:
 
 def test_differences_are_paired_and_marked_only_without_zero() -> None:
     """Under SC mixup is erm + 0.05 at seeds 0 and 2, so there is no spread and no mark; groupdro differs by 0.17, 0.15, 0.05:
-    mean 0.12333, sd 0.06429, half-width 0.1597, zero inside. Against 0.17, 0.15, 0.16 it would be outside.
+    mean 0.12333, sd 0.06429, zero inside. Six comparisons have a spread and none is told: t(2) at 1 - 0.05 / 6 is 10.886, so the
+    half-width is 0.404. Against 0.17, 0.15, 0.16 it would be outside; both comparisons are told, so that is at 95%.
     """
     table = _by_name(result_tables(_study()))["difference-mini-digits-small-mlp-test-best-id"]
     cells = {str(row[0]): str(row[2]).strip() for row in table.rows}
-    assert cells == {"groupdro": "+0.123 ± 0.160", "mixup": "+0.050 ± 0.000"}
+    assert cells == {"groupdro": "+0.123 ± 0.404", "mixup": "+0.050 ± 0.000"}
     assert "Seeds without a partner, left out: mixup under SC 1." in table.notes
     assert any(note.startswith("± 0.000") for note in table.notes)
     rows: list[dict[str, Any]] = []
@@ -167,9 +169,10 @@ def test_differences_are_paired_and_marked_only_without_zero() -> None:
         rows += _run("SC", "erm", seed, _both(0.5)) + _run("SC", "groupdro", seed, _both(0.5 + gain))
     marked = result_tables(rows)[1]
     assert shown(marked) == (("groupdro", "+0.160 ± 0.025 *"),)
-    assert any("(1 of 1)" in note and "about 0.05 of 1" in note for note in marked.notes)
+    assert any("(1 of 1)" in note and "p < 0.05 by Holm over the 2 comparisons of this rule" in note for note in marked.notes)
     rows += [row for seed in range(3) for row in _run("SC", "mixup", seed, _both(0.5 + 0.1 * seed))]
-    assert result_tables(rows)[1].cells[1] == ["mixup", "+0.100 ± 0.248  "], "means stand under means"
+    # Two of four are told: t(2) at 1 - 0.05 / 3 is 7.649.
+    assert result_tables(rows)[1].cells[1] == ["mixup", "+0.100 ± 0.442  "], "means stand under means"
 
 
 @pytest.mark.parametrize(
@@ -408,7 +411,9 @@ def test_split_seeds_crossed_with_seeds() -> None:
     h^2 = (161.4476 * 0.00015 + 18.5128 * 0.0020667) / 6, h = 0.10205.
     """
     tables = _by_name(result_tables(_crossed()))
-    assert shown(tables["difference-mini-digits-small-mlp-test-best-id"]) == (("groupdro", "+0.128 ± 0.102 *"),)
+    (at,) = arrange(_crossed(), "erm").shown()
+    alone = score_tables.place_tables(at, by_place([at], {"multiplicity": "none"})[at.place])["difference"]
+    assert shown(alone) == (("groupdro", "+0.128 ± 0.102 *"),)
     notes = tables["accuracy-mini-digits-small-mlp-test-best-id"].notes
     assert any("over 2 split seeds x 3 seeds: both are random effects, crossed" in note for note in notes)
     assert any("6 runs each" in note and "two seeds are expected to have in common: 0.75" in note for note in notes)

@@ -224,6 +224,20 @@ def told_effect(sd: float, n: int, level: float = 0.95, power: float = 0.8) -> f
     return high * sd
 
 
+def sd_bounds(sd: float, n: int, level: float = 0.95) -> tuple[float, float]:
+    """The interval of a standard deviation that `n` normal values, at least 2, show as `sd`; by the chi-square distribution.
+
+    Of 3 values it reaches from half to six times what they show. Raises `ValueError` for fewer than 2.
+    """
+    if n < 2:
+        raise ValueError(f"{n} values have no spread")
+    from scipy.special import chdtri  # of the upper tail
+
+    tail = (1 - level) / 2
+    least, most = (math.sqrt((n - 1) / float(chdtri(n - 1, share))) for share in (tail, 1 - tail))
+    return sd * least, sd * most
+
+
 def _told(n: int, shift: float, level: float, power: float) -> bool:
     """Whether a two-sided t-test of `n` values has this power where the noncentrality is `shift`."""
     from scipy.special import nctdtr

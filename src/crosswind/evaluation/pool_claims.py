@@ -1,7 +1,8 @@
 """What Ng et al. 2022 claim of neighbourhood invariance, put to the test on a pool of networks.
 
 Each claim is a difference with a sign, its interval and p-value by drawing whole networks anew, see `crosswind.evaluation.pools`.
-All p-values of a pool are adjusted together by Holm's method. A difference that cannot be had counts as p = 1.
+All p-values of a pool are adjusted together by Holm's method, and intervals have the level that this comes to, so that they exclude
+0 where a claim is decided. A difference that cannot be had counts as p = 1.
 """
 
 from __future__ import annotations
@@ -12,14 +13,12 @@ from typing import final
 
 import numpy as np
 
-from crosswind.evaluation.compare import Difference, holm
-from crosswind.evaluation.points import RESAMPLES, Floats, Point, cell_tau, mean_of, pairs, read
+from crosswind.evaluation.compare import Difference
+from crosswind.evaluation.multiplicity import ALPHA, at_level, judged_together
+from crosswind.evaluation.points import LEVEL, RESAMPLES, Floats, Point, cell_tau, mean_of, pairs, read
 from crosswind.evaluation.pools import comparison, difference
 
 HOLDS, OPPOSITE, CANNOT_TELL = "holds", "the opposite holds", "cannot tell"
-ALPHA = 0.05
-"""Adjusted p-value below which a claim is decided."""
-
 RISE = 0.1
 """Nats of entropy above which the paper says that a neighbourhood fails (section 5.4)."""
 
@@ -37,7 +36,7 @@ CLAIMS: Mapping[int, str] = {
 class Decision:
     """One test of a claim. `what` is compared; `found` is above 0 where the claim holds, None with the reason in `why`.
 
-    `adjusted`: the p-value among all tests of the pool, 1 where there is none.
+    `adjusted`: the p-value among all tests of the pool, 1 where there is none. `level`: of the interval of `found`.
     """
 
     claim: int
@@ -45,6 +44,7 @@ class Decision:
     found: Difference | None
     why: str = ""
     adjusted: float = 1.0
+    level: float = LEVEL
 
     @property
     def verdict(self) -> str:
@@ -79,8 +79,12 @@ def decide(
             found.append(_difference(3, f"on {last}, tau of {name} less that of {other}", first, second, by_architecture))
     if len(invariances) > 1:
         found.append(_by_rise(invariances, rises, by_architecture))
-    adjusted = holm({i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)})
-    return [replace(item, adjusted=adjusted[i]) for i, item in enumerate(found)]
+    p_values = {i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)}
+    family = judged_together(p_values, "holm")
+    return [
+        replace(item, found=at_level(item.found, family.level), adjusted=family.adjusted[i], level=family.level)
+        for i, item in enumerate(found)
+    ]
 
 
 def lost(points: Sequence[Point]) -> dict[str, float]:

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
 
-from crosswind.evaluation.compare import Difference, holm, t_quantile
+from crosswind.evaluation.compare import Difference, t_quantile
+from crosswind.evaluation.multiplicity import at_level, judged_together
 from crosswind.evaluation.points import (
     HELD,
     LEAST,
@@ -110,8 +111,8 @@ class Comparison:
     """`second` less `first`, paired by network; None where undefined, with the reason in `why`.
 
     `n` of a difference is the number of networks, `sd` its standard error times the root of that. Without a spread there is no p.
-    `mae` in percentage points: below 0 the second is better. `macro_tau`: above 0 the second is better. The p-values of several
-    comparisons are adjusted by Holm's method.
+    `mae` in percentage points: below 0 the second is better. `macro_tau`: above 0 the second is better. Of several comparisons p
+    is adjusted by Holm's method; intervals, of `mae_level` and `tau_level`, exclude 0 where that is below 0.05.
     """
 
     mae: Difference | None
@@ -119,6 +120,8 @@ class Comparison:
     why: tuple[str, ...] = ()
     mae_holm: float | None = None
     macro_tau_holm: float | None = None
+    mae_level: float = LEVEL
+    tau_level: float = LEVEL
 
 
 @final
@@ -266,9 +269,12 @@ def comparisons(
         name: comparison(reference, side, held=held, by_architecture=by_architecture, resamples=resamples)
         for name, side in others.items()
     }
-    mae = holm({name: item.mae.p for name, item in found.items() if item.mae and item.mae.p is not None})
-    tau = holm({name: item.macro_tau.p for name, item in found.items() if item.macro_tau and item.macro_tau.p is not None})
-    return {name: replace(item, mae_holm=mae.get(name), macro_tau_holm=tau.get(name)) for name, item in found.items()}
+    sides = [{name: getattr(item, which) for name, item in found.items()} for which in ("mae", "macro_tau")]
+    mae, tau = (judged_together({k: v.p for k, v in side.items() if v and v.p is not None}, "holm") for side in sides)
+    for name, item in found.items():
+        adjusted = mae.adjusted.get(name), tau.adjusted.get(name), mae.level, tau.level
+        found[name] = Comparison(at_level(item.mae, mae.level), at_level(item.macro_tau, tau.level), item.why, *adjusted)
+    return found
 
 
 def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from crosswind.evaluation.compare import Difference, Seeds, Summary, benjamini_hochberg, holm, over_runs, paired, told_effect
+from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
 from crosswind.evaluation.metrics import METRICS
+from crosswind.evaluation.multiplicity import ALPHA, effects_told, hardest_level, judged_together, percent
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
 from crosswind.reports.tables import Cell, Table, picked, slug
@@ -25,8 +26,8 @@ POWER = 0.8
 """For which the difference is told that a claim without a verdict could have shown, see `Judgement.told`."""
 _FEWER = "chosen among fewer points than planned: "
 _ADJUSTED = {
-    "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)", holm),
-    "fdr": ("p, FDR", "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)", benjamini_hochberg),
+    "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)"),
+    "fdr": ("p, FDR", "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)"),
 }
 
 
@@ -81,10 +82,11 @@ class Judgement:
     """A claim at one data set, shift and size. `number` counts the study's claims from 1; `place` has the model of the better side.
 
     With `margin` the claim is that the sides are equal within it: two one-sided tests (Schuirmann 1987), each at half the level,
-    so that it holds, judged alone, where the 95% interval lies inside the margin. With `wins_back` the other side counts as
+    so that it holds where the interval lies inside the margin. With `wins_back` the other side counts as
     better by that share of what the shift costs it, beside itself `unshifted`.
     `adjusted` is the p-value among the `family` judgements of the study, by its `multiplicity` (holm, fdr or none); None where
-    there is none.
+    there is none. `level`: that of the interval, which excludes 0, or lies inside or outside of the margin, exactly where the
+    verdict says so.
     """
 
     number: int
@@ -100,6 +102,7 @@ class Judgement:
     family: int = 1
     adjusted: float | None = None
     margin: float | None = None
+    level: float = LEVEL
 
     @property
     def sides(self) -> tuple[JudgedSide, ...]:
@@ -116,12 +119,12 @@ class Judgement:
     def difference(self) -> Difference | None:
         """The better side minus the other, or what it wins back, paired by seed; None where they share no seed."""
         if self.better.minus is not None or self.than.minus is not None:
-            return paired(self.than.values(self.metric), self.better.values(self.metric), LEVEL)
+            return paired(self.than.values(self.metric), self.better.values(self.metric), self.level)
         if self.unshifted is None or self.wins_back is None:
-            return self.better.entry.difference(self.than.entry, self.metric)
+            return self.better.entry.difference(self.than.entry, self.metric, self.level)
         whole, under = (side.entry.values(self.metric) for side in (self.unshifted, self.than))
         level = {seed: value + self.wins_back * (whole[seed] - value) for seed, value in under.items() if seed in whole}
-        return paired(level, self.better.entry.values(self.metric), LEVEL)
+        return paired(level, self.better.entry.values(self.metric), self.level)
 
     @property
     def tested(self) -> Difference | None:
@@ -132,20 +135,20 @@ class Judgement:
         sign = 1 if found.mean >= 0 else -1
         one, other = (side.values(self.metric) for side in (self.better, self.than))
         apart = {seed: sign * (value - other[seed]) for seed, value in one.items() if seed in other}
-        return paired(apart, dict.fromkeys(apart, self.margin), LEVEL)
+        return paired(apart, dict.fromkeys(apart, self.margin), self.level)
 
     @property
-    def told(self) -> float | None:
-        """The true difference that these seeds tell from 0 with a power of 80%; of a margin the least that they show.
+    def told_range(self) -> tuple[float, float] | None:
+        """The true differences that these seeds tell from 0 with a power of 80%, of the least and of the largest likely spread.
 
-        A margin is shown of sides that are equal. By the t-test at 0.05 / `family`, which is what Holm's correction asks of the
-        smallest p-value. None with several split seeds, or without a spread.
+        Of a margin the least that they show of sides that are equal. By the t-test at 0.05 / `family`, which is enough for Holm's
+        correction whatever the other claims show. None with several split seeds, or without a spread.
         """
         found = None if self.waits else self.difference
         if found is None or not found.sd or found.splits != 1:
             return None
-        level = 1 - (1 - LEVEL) / (self.family if self.multiplicity != "none" else 1)
-        return told_effect(found.sd, found.n, level, POWER if self.margin is None else (1 + POWER) / 2)
+        level = hardest_level(self.multiplicity, self.family)
+        return effects_told(found.sd, found.n, level, POWER if self.margin is None else (1 + POWER) / 2)
 
     @property
     def verdict(self) -> str:
@@ -153,7 +156,7 @@ class Judgement:
         if self.waits:
             return NOT_RUN
         found = self.tested
-        if found is None or self.adjusted is None or self.adjusted >= 1 - LEVEL:
+        if found is None or self.adjusted is None or self.adjusted >= ALPHA:
             return CANNOT_TELL
         return HOLDS if found.mean > 0 else OPPOSITE
 
@@ -229,12 +232,9 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
     One that waits or has no p-value counts as 1: the family does not grow while runs end, and what holds before still does after.
     """
     known = [None if item.waits or item.tested is None else item.tested.p for item in family]
-    p_values = {i: 1.0 if p is None else p for i, p in enumerate(known)}
-    adjusted = _ADJUSTED[multiplicity][2](p_values) if multiplicity in _ADJUSTED else p_values
-    return [
-        replace(item, multiplicity=multiplicity, family=len(family), adjusted=None if p is None else adjusted[i])
-        for i, (item, p) in enumerate(zip(family, known, strict=True))
-    ]
+    family_of = judged_together({i: 1.0 if p is None else p for i, p in enumerate(known)}, multiplicity)
+    family = [replace(item, multiplicity=multiplicity, family=len(family), level=family_of.level) for item in family]
+    return [item if known[i] is None else replace(item, adjusted=family_of.adjusted[i]) for i, item in enumerate(family)]
 
 
 def claim_table(study: str, found: list[Judgement]) -> Table | None:
@@ -251,14 +251,15 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
     rows: list[dict[str, Cell]] = []
     for item, about in zip(found, abouts, strict=True):
         difference = None if item.waits else item.difference
-        bounded, adjusted = difference is not None and difference.low is not None, item.adjusted
+        adjusted = item.adjusted
+        interval = f"{difference.low:+.3f} to {difference.high:+.3f}" if difference and difference.sd else None
         row: dict[str, Cell] = {
             # The verdict first: on a phone the rest is reached by scrolling.
             "claim": item.number,
             "verdict": with_mark(item.verdict, item.better.entry, item.than.entry),
             **{name: about[name] for name in varying},
             "difference": f"{difference.mean:+.3f}" if difference else None,
-            "95% interval": f"{difference.low:+.3f} to {difference.high:+.3f}" if difference and bounded else None,
+            f"{percent(item.level)} interval": interval,
             _ADJUSTED.get(item.multiplicity, ("p",))[0]: None if adjusted is None else _p_value(adjusted),
             _runs_named(found): difference.n if difference else 0,
         }
@@ -295,7 +296,8 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
         row |= {"p_adjusted": item.adjusted, "multiplicity": item.multiplicity, "family": item.family}
         row |= picked(difference, splits="splits") | {"than_chance": at_chance(item.than.entry, item.metric)}
         about = _about(item)
-        rows.append(row | {"better_side": about["better"], "than_side": about["than"], "margin": item.margin, "told": item.told})
+        row |= {"better_side": about["better"], "than_side": about["than"], "margin": item.margin, "level": item.level}
+        rows.append(row | dict(zip(("told_low", "told_high"), item.told_range or (None, None), strict=True)))
     return Table.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2) if rows else None
 
 
@@ -331,7 +333,8 @@ def _notes(found: list[Judgement]) -> list[str]:
     if family > 1 and multiplicity in _ADJUSTED:
         notes.append(
             f"p is two-sided and adjusted for the {family} judgements of this study together, which keeps "
-            f"{_ADJUSTED[multiplicity][1]}; one that waits counts as p = 1. The interval is of its claim alone, not adjusted."
+            f"{_ADJUSTED[multiplicity][1]}; one that waits counts as p = 1. The interval has the level that this correction comes "
+            f"to, {percent(found[0].level)}: it excludes 0, or keeps to one side of a margin, where p is below 0.05."
         )
     elif family > 1:
         chance = f"{family * (1 - LEVEL) / 2:.2g} of {family}"
@@ -339,12 +342,13 @@ def _notes(found: list[Judgement]) -> list[str]:
     if any(item.margin is not None for item in found):
         notes.append(
             f'Where the other side has a margin (±), "{HOLDS}": the sides differ by less, by two one-sided tests (Schuirmann '
-            f'1987), each at half the level, so that the 95% interval lies inside; "{OPPOSITE}": they differ by more.'
+            f'1987), each at half the level, so that the interval lies inside; "{OPPOSITE}": they differ by more.'
         )
-    if blind := [item for item in found if item.verdict == CANNOT_TELL and item.told is not None]:
+    if blind := [item for item in found if item.verdict == CANNOT_TELL and item.told_range]:
         could = "; ".join(f"claim {item.number} {_told_words(item)}" for item in blind)
         level = "0.05" if blind[0].multiplicity == "none" else f"0.05 / {family}"
-        notes.append(f"Power of {POWER:.0%}, by the spread of these seeds and at p < {level}, is had for: {could}.")
+        likely = "each from the least to the largest spread that these seeds make likely (95%)"
+        notes.append(f"Power of {POWER:.0%} at p < {level} is had for: {could}; {likely}.")
     for item in found:
         if not item.waits and item.than.minus is None and (guess := chance_words(item.than.entry, item.metric)):
             notes.append(f"Claim {item.number} under {item.shift}: {item.than} is {guess}.")
@@ -383,12 +387,9 @@ def _notes(found: list[Judgement]) -> list[str]:
 
 
 def _told_words(item: Judgement) -> str:
-    under = f" under {item.shift}" if item.better.shift == item.than.shift else ""
-    return (
-        f"{under} a margin of {item.told:.3f}, if the sides are equal".strip()
-        if item.margin
-        else f"{under} {item.told:.3f}".strip()
-    )
+    under = f"under {item.shift} " if item.better.shift == item.than.shift else ""
+    sizes = " to ".join(f"{size:.3f}" for size in item.told_range or ())
+    return f"{under}a margin of {sizes}, if the sides are equal" if item.margin else f"{under}{sizes}"
 
 
 def _runs_named(found: list[Judgement]) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.evaluation.compare import Difference, holm, over_runs, paired, unpaired
+from crosswind.evaluation.compare import Difference, over_runs, paired, unpaired
 from crosswind.evaluation.metrics import METRICS
+from crosswind.evaluation.multiplicity import judged_together, percent
 from crosswind.reports.gather import StudyRecord
 from crosswind.reports.results import LEVEL, Place
 from crosswind.reports.tables import Cell, Score, Table
@@ -19,7 +20,8 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     """The second study minus the first, a row for each data set, shift, size, model, method, test set and rule that both have.
 
     Runs are paired by seed (and split seed) where both have them and the test rows are dealt by the same split seeds; elsewhere the
-    means are compared (Welch 1947). p is adjusted for all rows together (Holm 1979). Raises `InputError` for another `metric`, and
+    means are compared (Welch 1947). p is adjusted for all rows together (Holm 1979), and the interval of a difference has the level
+    that this comes to. Raises `InputError` for another `metric`, and
     where the studies share no row.
     """
     if metric not in METRICS:
@@ -29,16 +31,17 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     if not both:
         raise InputError("B", f"has no data set, shift, size, model, method, set and rule that A has with {metric}")
     one_deal = _split_seeds(first) == _split_seeds(second)
-    found = {about: _difference(sides[0][about], sides[1][about], one_deal) for about in both}
-    adjusted = holm({about: item.p for about, item in found.items() if item.p is not None})
+    alone = {about: _difference(sides[0][about], sides[1][about], one_deal, LEVEL) for about in both}
+    family = judged_together({about: item.p for about, item in alone.items() if item.p is not None}, "holm")
+    found = {about: _difference(sides[0][about], sides[1][about], one_deal, family.level) for about in both}
     varying = [name for name in Place._fields[1:] if len({getattr(place, name) for place, *_ in both}) > 1]
     unit = METRICS[metric].unit
     rows: list[list[Cell]] = []
     for about, item in found.items():
         place, shift, method = about
         means = [over_runs(side[about], LEVEL) for side in sides]
-        p = adjusted.get(about)
-        star = " *" if p is not None and p < 1 - LEVEL and item.excludes_zero else ""
+        p = family.adjusted.get(about)
+        star = " *" if family.tells(about) else ""
         counts = f"{item.n} pairs" if _is_paired(sides[0][about], sides[1][about], one_deal) else f"{means[0].n} and {means[1].n}"
         rows.append(
             [
@@ -53,7 +56,8 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
         )
     names = [f"{letter} {record.name}" for letter, record in zip("AB", (first, second), strict=True)]
     notes = [
-        f"* B differs from A: p < 0.05 by Holm over {len(adjusted)} rows. The interval is of its row alone.",
+        f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the {percent(family.level)} interval of "
+        "B - A excludes 0. Intervals of A and of B are of 95%.",
         "Pairs are runs of one seed. Without them the means are compared, and their seeds are taken as independent.",
     ]
     if not one_deal:
@@ -82,6 +86,6 @@ def _is_paired(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: b
     return one_deal and len(one.keys() & other.keys()) > 1
 
 
-def _difference(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool) -> Difference:
-    found = paired(one, other, LEVEL) if _is_paired(one, other, one_deal) else None
-    return found or unpaired(list(one.values()), list(other.values()), LEVEL)
+def _difference(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool, level: float) -> Difference:
+    found = paired(one, other, level) if _is_paired(one, other, one_deal) else None
+    return found or unpaired(list(one.values()), list(other.values()), level)

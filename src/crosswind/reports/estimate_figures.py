@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crosswind.evaluation.multiplicity import percent
 from crosswind.evaluation.points import HELD, Number, Point
 from crosswind.evaluation.pools import Comparison, Covered, Judgement, OnDomain
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, text, tips
@@ -200,7 +201,12 @@ def comparison_table(name: str, title: str, reference: str, found: Mapping[str, 
             plain = None if difference is None else Number(difference.mean, difference.low, difference.high)
             cells += [_cell(plain, digits, "+"), None if difference is None else difference.p, adjusted]
         rows.append(tuple(cells))
-    notes = [f"Differences to {reference} on the same points. In brackets a 90% interval, by drawing networks anew."]
+    levels = {(percent(item.mae_level), percent(item.tau_level)) for item in found.values()}
+    told = "; ".join(f"{mae} of MAE, {tau} of macro tau" for mae, tau in levels)
+    notes = [
+        f"Differences to {reference} on the same points. In brackets an interval by drawing networks anew, of the level that the "
+        f"correction by Holm comes to ({told}): it excludes 0 where p (Holm) is below 0.05."
+    ]
     notes += [f"{estimator}: {why}." for estimator, item in found.items() for why in item.why]
     columns = ("estimator", "difference of MAE", "p", "p (Holm)", "difference of macro tau", "p of tau", "p of tau (Holm)")
     return Table(slug(name), title, columns, rows, notes)

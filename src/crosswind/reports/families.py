@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +18,8 @@ from crosswind.core.errors import InputError
 from crosswind.core.registry import facts
 from crosswind.evaluation.compare import Difference, holm, mean_ranks, paired
 from crosswind.evaluation.metrics import HEADLINE
+from crosswind.evaluation.multiplicity import ADJUST, judged_together, percent
+from crosswind.evaluation.multiplicity import Family as MultipleTests
 from crosswind.reports.charts import Figure, chart, text
 from crosswind.reports.figures import method_map
 from crosswind.reports.notes import doubt_notes, interval_note, oracle_notes, points_tried, with_mark
@@ -38,11 +41,13 @@ class Families:
     """Rows of one size, test set and selection rule. `places` are the data sets, each with the rows of all models.
 
     `family` names the family of every row, families together; the baseline is the first row. `plain`: the shift without a part.
+    `multiplicity`: what its changes are corrected by; they are one family of tests.
     """
 
     places: Sequence[PlaceResults]
     family: Mapping[str, str]
     plain: str | None
+    multiplicity: str = "holm"
 
     @property
     def place(self) -> Place:
@@ -78,10 +83,27 @@ class Families:
         """Mean accuracy of several rows under several shifts by seed, all equally heavy; seeds that lack a score are left out."""
         return _mean([self._over_data(shift, row, percent=False) for row in rows for shift in shifts])
 
-    def change(self, rows: Sequence[str], shifts: Sequence[str]) -> Difference | None:
+    def change(self, rows: Sequence[str], shifts: Sequence[str], level: float = LEVEL) -> Difference | None:
         """Mean change against the baseline in percent of its accuracy, paired by seed, of several rows under several shifts."""
         values = self.changes(rows, shifts)
-        return paired(dict.fromkeys(values, 0.0), values, LEVEL)
+        return paired(dict.fromkeys(values, 0.0), values, level)
+
+    @property
+    def columns(self) -> list[list[str]]:
+        """The shifts of every column of the table of changes: each alone, and all that have a part."""
+        return [[shift] for shift in self.shifts] + [self.shifted] * (len(self.shifted) > 1)
+
+    @cached_property
+    def verdicts(self) -> MultipleTests[tuple[str, int]]:
+        """The changes by row and number of the column, judged together."""
+        changes = {
+            (row, place): self.change([row], shifts)
+            for row in self.family
+            if row != self.baseline
+            for place, shifts in enumerate(self.columns)
+        }
+        known = {name: item.p for name, item in changes.items() if item is not None and item.p is not None}
+        return judged_together(known, self.multiplicity)
 
     def changes(self, rows: Sequence[str], shifts: Sequence[str]) -> Values:
         """The same by seed."""
@@ -157,7 +179,8 @@ def families(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
         merged[data] = replace(old, methods=methods, entries={**old.entries, **entries})
     several = len(groups) >= LEAST
     plain = unshifted(resolved.get("shifts", {}))
-    return [Families(list(merged.values()), rows, plain) for merged in found.values()] if several else []
+    multiplicity = str(resolved.get("multiplicity", "holm"))
+    return [Families(list(merged.values()), rows, plain, multiplicity) for merged in found.values()] if several else []
 
 
 def _named(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -203,19 +226,20 @@ def change_table(item: Families) -> Table:
         if row == item.baseline:
             continue
         cells: list[Cell] = []
-        for shifts in [[shift] for shift in item.shifts] + [item.shifted] * (len(item.shifted) > 1):
-            found, entries = item.change([row], shifts), [entry for shift in shifts for entry in item.entries(shift, row)]
+        for place, shifts in enumerate(item.columns):
+            found = item.change([row], shifts, item.verdicts.level)
+            entries = [entry for shift in shifts for entry in item.entries(shift, row)]
             if found is not None:
                 layouts.add((found.splits, found.n))
-            star = "" if found is None else with_mark(" *" if found.excludes_zero else "", *entries)
+            star = "" if found is None else with_mark(" *" if item.verdicts.tells((row, place)) else "", *entries)
             cells.append(None if found is None else Score(found.mean, found.half_width, found.n, "percent", star, signed=True))
         rows.append([family, row, *cells])
     several = f"the mean over {len(item.places)} data sets, then " if len(item.places) > 1 else ""
     notes = [
         f"100 x (accuracy / accuracy of {item.baseline} at the same seed - 1), {several}the mean over seeds. The last column is "
         "the mean over the shifts that have a part.",
-        interval_note(layouts),
-        "* the interval excludes 0, each judged for itself.",
+        interval_note(layouts, item.verdicts.level),
+        f"* {_star_words(item)}.",
     ]
     return _table(
         "families", f"Change of accuracy in % of that of {item.baseline}", item, ["family", "row", *item.shifts], rows, notes
@@ -282,22 +306,33 @@ def _table(
     return Table(slug(what, *place), f"{title} on {place.set} ({about})", tuple(columns), rows, notes, keys)
 
 
+def _star_words(item: Families) -> str:
+    """What a star or frame says: the changes of this view are a family of their own beside the comparisons of the findings."""
+    verdicts = item.verdicts
+    by = "each alone"
+    if verdicts.multiplicity in ADJUST:
+        by = f"by {ADJUST[verdicts.multiplicity][0]} over the {len(verdicts.adjusted)} changes of this view"
+    return f"p < 0.05 {by}, so that the {percent(verdicts.level)} interval excludes 0"
+
+
 def family_map(item: Families) -> Figure | None:
     """Row x shift: change in percent of the baseline's accuracy, a panel a family; a frame where the interval excludes 0."""
     data: list[dict[str, Any]] = []
     for row, family in item.family.items():
-        for shift in item.shifts if row != item.baseline else ():
-            found = item.change([row], [shift])
+        for column, shift in enumerate(item.shifts if row != item.baseline else ()):
+            found = item.change([row], [shift], item.verdicts.level)
             if found is None:
                 continue
-            bounds = "one run, no interval" if found.low is None else f"{found.low:+.1f} to {found.high:+.1f}"
-            star = with_mark(f"{found.mean:+.1f}{' *' if found.excludes_zero else ''}", *item.entries(shift, row))
-            told = {"d": round(found.mean, 6), "i": bounds, "n": found.n, "t": star, "x": found.excludes_zero}
+            differs = item.verdicts.tells((row, column))
+            bounds = f"{found.low:+.1f} to {found.high:+.1f}" if found.sd else "one run or equal runs, no interval"
+            star = with_mark(f"{found.mean:+.1f}{' *' if differs else ''}", *item.entries(shift, row))
+            told = {"d": round(found.mean, 6), "i": bounds, "n": found.n, "t": star, "x": differs}
             data.append({"f": family, "m": row, "s": shift, **told})
     if not data:
         return None
     rows, groups = [row for row in item.family if row != item.baseline], list(dict.fromkeys(item.family.values()))
-    view = method_map(item.shifts, rows, [("d", "change in %", "+.1f"), ("i", "95% interval"), ("n", "runs")], diverging=True)
+    tooltip = [("d", "change in %", "+.1f"), ("i", f"{percent(item.verdicts.level)} interval"), ("n", "runs")]
+    view = method_map(item.shifts, rows, tooltip, diverging=True)
     del view["data"]
     header = {"labelOrient": "top", "labelAnchor": "start", "labelPadding": 2}
     facet = {"row": text("f", title=None, sort=groups, header=header)}
@@ -308,8 +343,8 @@ def family_map(item: Families) -> Figure | None:
     return Figure(
         slug("families", *place),
         f"Change of {HEADLINE.words} in % of that of {item.baseline} on {place.set}, by family",
-        f"Blue is above {item.baseline}, orange below, paired by seed. A framed cell (*) has a 95% interval that excludes 0, each "
-        "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction.",
+        f"Blue is above {item.baseline}, orange below, paired by seed. Of a framed cell (*) {_star_words(item)}; a pale cell has "
+        "an interval that holds 0, or none: the seeds do not settle the direction.",
         f"Heat map of {len(rows)} methods and architectures in {len(groups)} families and {len(item.shifts)} shifts: mean change "
         f"between {min(row['d'] for row in data):+.1f} and {max(row['d'] for row in data):+.1f} %; {exclude} of {len(data)} "
         "intervals exclude 0.",

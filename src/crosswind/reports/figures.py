@@ -15,6 +15,7 @@ from crosswind.reports.results import Entry, PlaceResults, rule_title
 from crosswind.reports.run_tables import PARTS, Cost
 from crosswind.reports.score_tables import Ranking
 from crosswind.reports.tables import slug
+from crosswind.reports.verdicts import Verdicts, star_words, verdicts_at
 
 _WORST = METRICS["worst_group"]
 Rows = list[dict[str, Any]]
@@ -87,23 +88,23 @@ def _draw_panel(
 # -- scores -------------------------------------------------------------------------------------------------------------------
 
 
-def change_map(at: PlaceResults) -> Figure | None:
-    """Method x shift: change of accuracy against the reference, paired by seed; a frame where the interval excludes 0."""
+def change_map(at: PlaceResults, verdicts: Verdicts | None = None) -> Figure | None:
+    """Method x shift: change of accuracy against the reference, paired by seed; a frame where a difference is told."""
+    verdicts = verdicts_at(at) if verdicts is None else verdicts
     methods = [name for name in at.methods if name != at.reference]
     data: Rows = []
-    for (shift, method), difference in at.differences().items():
-        entry, base = at.entries[shift, method], at.entries[shift, at.reference]
-        own, other = entry.summary(HEADLINE.name), base.summary(HEADLINE.name)
-        row = _cell(shift, method, entry, difference, "+", " *" if difference.excludes_zero else "")
-        data.append(row | {"a": own and _six(own.mean), "b": other and _six(other.mean), "x": difference.excludes_zero})
-    told = [("d", f"change against {at.reference}", "+.3f"), ("i", "95% interval"), ("n", "runs")]
+    for (shift, method), verdict in verdicts.items():
+        row = _cell(shift, method, at.entries[shift, method], verdict.difference, "+", " *" if verdict.told else "")
+        data.append(row | {"a": _six(verdict.value), "b": _six(verdict.base), "x": verdict.told})
+    level, framed = star_words(verdicts, at.reference)
+    told = [("d", f"change against {at.reference}", "+.3f"), ("i", f"{level} interval"), ("n", "runs")]
     told += [("a", HEADLINE.words, ".3f"), ("b", f"{HEADLINE.words} of {at.reference}", ".3f")]
     return _at_place(
         "change",
         at,
         f"Change of {HEADLINE.words} against {at.reference} on {at.place.set}",
-        f"Blue is above {at.reference}, orange below, paired by seed. A framed cell (*) has a 95% interval that excludes 0, each "
-        "judged for itself; a pale cell has an interval that holds 0, or none: the seeds do not settle the direction.",
+        f"Blue is above {at.reference}, orange below, paired by seed. A framed cell (*) {framed}; a pale cell has an interval that "
+        "holds 0, or none: the seeds do not settle the direction.",
         f"Heat map of {len(methods)} methods and {len(at.shifts)} shifts: mean change of {HEADLINE.words} against {at.reference}, "
         f"{_between(data, 'd', '+')}; {sum(row['x'] for row in data)} of {len(data)} intervals exclude 0.",
         method_map(at.shifts, methods, told, diverging=True),
@@ -381,7 +382,8 @@ def _bars(
 
 
 def _interval(summary: Summary, sign: str = "") -> str:
-    return "one run, no interval" if summary.low is None else f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}"
+    alike = "one run, no interval" if summary.sd is None else "the same at every seed, no interval"
+    return f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}" if summary.sd else alike
 
 
 def _between(data: Rows, field: str, sign: str = "") -> str:

@@ -28,6 +28,7 @@ from crosswind.reports.rows import Behind, rows_behind
 from crosswind.reports.run_tables import costs, run_table, time_table
 from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Table
+from crosswind.reports.verdicts import Verdicts, by_place
 from crosswind.studies.artifacts import artifact_folder
 
 if TYPE_CHECKING:
@@ -123,7 +124,12 @@ class StudyRecord:
     @cached_property
     def tables(self) -> dict[Place, dict[str, Table]]:
         """The tables of every place that is shown, by what they are about; made once, for the text and for the page."""
-        return {at.place: place_tables(at) for at in self.places}
+        return {at.place: place_tables(at, self.verdicts[at.place]) for at in self.places}
+
+    @cached_property
+    def verdicts(self) -> Mapping[Place, Verdicts]:
+        """Which methods' accuracies differ from the reference's, at every place that is shown."""
+        return by_place(self.places, self.resolved)
 
     @cached_property
     def claims(self) -> list[Judgement]:

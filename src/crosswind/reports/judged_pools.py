@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from crosswind.evaluation.multiplicity import ALPHA, percent
 from crosswind.evaluation.points import LEAST, Point
-from crosswind.evaluation.pool_claims import ALPHA, CANNOT_TELL, CLAIMS, HOLDS, OPPOSITE, RISE, Decision, decide
+from crosswind.evaluation.pool_claims import CANNOT_TELL, CLAIMS, HOLDS, OPPOSITE, RISE, Decision, decide
 from crosswind.evaluation.pools import Judgement, OnDomain, by_domain, comparisons, judge
 from crosswind.reports import estimate_figures as draw
 from crosswind.reports.pools import Pool
@@ -180,16 +181,18 @@ class Judged:
         rows: list[tuple[Cell, ...]] = []
         for item in self.decisions:
             found = item.found
-            ends = None if found is None or found.low is None else f"{found.low:+.3f} to {found.high:+.3f}"
+            ends = None if found is None or not found.sd else f"{found.low:+.3f} to {found.high:+.3f}"
             p = None if found is None or found.p is None else _p(found.p)
             rows.append(
                 (item.claim, item.verdict, item.what, None if found is None else f"{found.mean:+.3f}", ends, p, _p(item.adjusted))
             )
-        columns = ("claim", "verdict", "what is compared", "difference", "90% interval", "p", "p, Holm")
+        level = percent(self.decisions[0].level)
+        columns = ("claim", "verdict", "what is compared", "difference", f"{level} interval", "p", "p, Holm")
         notes = [
             f'Above 0 is as the paper says. "{HOLDS}", "{OPPOSITE}": p below {ALPHA:g} after Holm\'s correction for all '
             f'{len(rows)} tests; "{CANNOT_TELL}": it is not, which is no finding that there is no difference.',
-            "Intervals and p by drawing whole networks anew; the interval is of its row alone.",
+            f"Intervals and p by drawing whole networks anew; {level} is the level that the correction comes to, at which an "
+            "interval excludes 0 where a claim is decided.",
             *dict.fromkeys(f"Claim {item.claim}, {item.what}: {item.why}." for item in self.decisions if item.why),
         ]
         return Table(f"{self.name}-claims", "What Ng et al. 2022 claim, on these networks", columns, rows, notes)

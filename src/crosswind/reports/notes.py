@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from crosswind.evaluation.compare import Seeds, t_quantile
 from crosswind.evaluation.metrics import HEADLINE, METRICS
+from crosswind.evaluation.multiplicity import percent
 from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
 from crosswind.reports.tables import Cell
 from crosswind.training.selection import ORACLES
@@ -16,11 +17,12 @@ MARK = "†"
 """Stands behind every number of which a run told its reader to doubt it."""
 
 
-def interval_note(layouts: Collection[tuple[int, int]]) -> str:
+def interval_note(layouts: Collection[tuple[int, int]], level: float = LEVEL) -> str:
     """What the interval is, and how wide that makes it for the fewest seeds of a table.
 
     `layouts`: the number of split seeds and of runs of each cell.
     """
+    share = percent(level)
     if not layouts:
         return "low and high bound a 95% interval of the mean over seeds, and over split seeds where there are several."
     several = sorted({layout for layout in layouts if layout[1] > 1}, reverse=True)
@@ -29,13 +31,15 @@ def interval_note(layouts: Collection[tuple[int, int]]) -> str:
     crossed = any(splits > 1 for splits, _ in several)
     if crossed:
         shapes = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in several)
-        text = f"± is half of a 95% interval of the mean over {shapes}: both are random effects, crossed, so that it covers the "
+        text = (
+            f"± is half of a {share} interval of the mean over {shapes}: both are random effects, crossed, so that it covers the "
+        )
         text += "choice of test rows from this data set too."
         few = min(splits for splits, _ in several)
         text += f" Of {few} split seeds little is learnt about their spread, so the interval is wide." if few < 4 else ""
     else:
-        reach = ", ".join(f"{t_quantile(n - 1, LEVEL) / math.sqrt(n):.1f} standard deviations from {n} seeds" for _, n in several)
-        text = f"± is half of a 95% t-interval of the mean: to each side {reach}."
+        reach = ", ".join(f"{t_quantile(n - 1, level) / math.sqrt(n):.1f} standard deviations from {n} seeds" for _, n in several)
+        text = f"± is half of a {share} t-interval of the mean: to each side {reach}."
         text += " So few show only effects far larger than the spread between seeds." if several[-1][1] < 4 else ""
     single = f" A value without ± has one {'run' if crossed else 'seed'}, or the same answers with every seed."
     return text + (single if any(n == 1 for _, n in layouts) else "")

@@ -216,12 +216,12 @@ def _scores(study: StudyRecord) -> Section:
     for at in study.places:
         rest = dict(study.tables[at.place])
         group = Group(_place_heading(at.place), open=len(groups) < OPEN_PLACES)
-        for make, name, more in (
-            (draw.change_map, "difference", []),
-            (draw.seed_strips, HEADLINE.slug, [seed_table(at)]),
-            (draw.worst_map, "worst-group", []),
+        for figure, name, more in (
+            (draw.change_map(at, study.verdicts[at.place]), "difference", []),
+            (draw.seed_strips(at), HEADLINE.slug, [seed_table(at)]),
+            (draw.worst_map(at), "worst-group", []),
         ):
-            behind, figure = ([rest.pop(name)] if name in rest else []), make(at)
+            behind = [rest.pop(name)] if name in rest else []
             if figure is not None:
                 group.figures.append((figure, [*behind, *more]))
         group.tables = list(rest.values())  # of metrics that have no figure

@@ -112,13 +112,13 @@ class Entry:
         found: Summary | None = self._known[metric]
         return found
 
-    def difference(self, reference: Entry | None, metric: str) -> Difference | None:
+    def difference(self, reference: Entry | None, metric: str, level: float = LEVEL) -> Difference | None:
         """Difference to the reference, paired by seed; None without a reference or where they share no seed."""
         if reference is None:
             return None
-        if (reference, metric) not in self._known:
-            self._known[reference, metric] = paired(reference.values(metric), self.values(metric), LEVEL)
-        found: Difference | None = self._known[reference, metric]
+        if (reference, metric, level) not in self._known:
+            self._known[reference, metric, level] = paired(reference.values(metric), self.values(metric), level)
+        found: Difference | None = self._known[reference, metric, level]
         return found
 
 

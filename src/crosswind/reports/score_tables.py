@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crosswind.evaluation.compare import Difference, Ranks, Summary, mean_ranks
+from crosswind.evaluation.compare import Ranks, Summary, mean_ranks
 from crosswind.evaluation.metrics import ESTIMATE, ESTIMATE_COVERS, ESTIMATE_ERROR, HEADLINE, METRICS, Metric
 from crosswind.reports.notes import (
     MARK,
@@ -29,6 +29,7 @@ from crosswind.reports.notes import (
 )
 from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, Results, rule_title
 from crosswind.reports.tables import Cell, Score, Table, picked, slug
+from crosswind.reports.verdicts import Verdicts, star_words, verdicts_at
 from crosswind.training.selection import ORACLES
 
 _WORST = METRICS["worst_group"]
@@ -138,9 +139,10 @@ def _estimate_numbers(entry: Entry, label: str) -> dict[str, Any]:
 # -- one place ----------------------------------------------------------------------------------------------------------------
 
 
-def place_tables(at: PlaceResults) -> dict[str, Table]:
+def place_tables(at: PlaceResults, verdicts: Verdicts | None = None) -> dict[str, Table]:
     """The tables of one place by name: a table a metric with a `slug` that some run has, and "difference" to the reference."""
-    tables: dict[str, Table | None] = {HEADLINE.slug: _by_shift(at, HEADLINE), "difference": _differences(at)}
+    verdicts = verdicts_at(at) if verdicts is None else verdicts
+    tables: dict[str, Table | None] = {HEADLINE.slug: _by_shift(at, HEADLINE), "difference": _differences(at, verdicts)}
     for metric in METRICS.values():
         if metric is not HEADLINE and metric.slug and at.has(metric.name):
             tables[metric.slug] = _worst_groups(at) if metric is _WORST else _by_shift(at, metric)
@@ -168,9 +170,8 @@ def _by_shift(at: PlaceResults, metric: Metric) -> Table:
     return _table(metric.slug, metric.title, at, columns, rows, layouts, notes, len(columns) - len(at.shifts))
 
 
-def _differences(at: PlaceResults) -> Table | None:
-    found = at.differences()
-    if not found:
+def _differences(at: PlaceResults, verdicts: Verdicts) -> Table | None:
+    if not verdicts:
         return None
     layouts: _Layouts = set()
     rows: list[list[Cell]] = []
@@ -180,19 +181,17 @@ def _differences(at: PlaceResults) -> Table | None:
             continue
         rows.append([method])
         for shift in at.shifts:
-            difference, sides = found.get((shift, method)), [at.entries.get((shift, name)) for name in (method, at.reference)]
-            rows[-1].append(_mean(layouts, difference, HEADLINE, *sides, signed=True))
+            verdict, sides = verdicts.get((shift, method)), [at.entries.get((shift, name)) for name in (method, at.reference)]
+            difference = verdict.difference if verdict else None
+            rows[-1].append(_mean(layouts, difference, HEADLINE, *sides, signed=True, star=verdict is not None and verdict.told))
             missing += [f"{method} under {shift} {difference.missing}"] if difference and difference.missing else []
     crossed = any(splits > 1 for splits, _ in layouts)
     pair = "seed and split seed" if crossed else "seed"
     notes = []
-    if compared := sum(item.n > 1 for item in found.values()):
-        notes.append(
-            f"* the interval excludes 0 ({sum(item.excludes_zero for item in found.values())} of {compared}). Each is judged for "
-            f"itself: where nothing differs, about {compared * (1 - LEVEL):.2g} of {compared} would be marked by chance. No mark "
-            "does not mean no difference."
-        )
-    if any(item.sd == 0 for item in found.values()):
+    if compared := [item for item in verdicts.values() if item.difference.n > 1]:
+        marked = f"{sum(item.told for item in compared)} of {len(compared)}"
+        notes.append(f"* {star_words(verdicts, at.reference)[1]} ({marked}). No mark does not mean no difference.")
+    if any(item.difference.sd == 0 for item in verdicts.values()):
         notes.append(
             "± 0.000 means that every seed differs by the same amount; without a spread there is nothing to judge by, and no mark."
         )
@@ -200,7 +199,8 @@ def _differences(at: PlaceResults) -> Table | None:
     notes += [*chance_notes(at, HEADLINE.name), *oracle_notes(at.place), *points_tried(at)[1], *doubt_notes(at)]
     first = f"{HEADLINE.title} minus that of {at.reference} at the same {pair}, then the mean over all."
     title = f"Difference to {at.reference} in {HEADLINE.words}"
-    return _table("difference", title, at, ("method", *at.shifts), rows, layouts, notes, first=first)
+    level = next(iter(verdicts.values())).level
+    return _table("difference", title, at, ("method", *at.shifts), rows, layouts, notes, first=first, level=level)
 
 
 def _worst_groups(at: PlaceResults) -> Table:
@@ -256,13 +256,14 @@ def _usual_worst(entry: Entry) -> tuple[str, int, int]:
     return name, seeds, rows
 
 
-def _mean(layouts: _Layouts, summary: Summary | None, metric: Metric, *entries: Entry | None, signed: bool = False) -> Score | None:
-    """The mean with half of its interval where it has one, a star where a difference excludes 0, and the mark of doubted runs."""
+def _mean(
+    layouts: _Layouts, summary: Summary | None, metric: Metric, *entries: Entry | None, signed: bool = False, star: bool = False
+) -> Score | None:
+    """The mean with half of its interval where it has one, a star where a difference is told, and the mark of doubted runs."""
     if summary is None:
         return None
     layouts.add((summary.splits, summary.n))
-    star = " *" if isinstance(summary, Difference) and summary.excludes_zero else ""
-    return Score(summary.mean, summary.half_width, summary.n, metric.unit, with_mark(star, *entries), signed)
+    return Score(summary.mean, summary.half_width, summary.n, metric.unit, with_mark(" *" if star else "", *entries), signed)
 
 
 def _score(layouts: _Layouts, entry: Entry | None, metric: Metric = HEADLINE) -> Score | None:
@@ -279,12 +280,13 @@ def _table(
     notes: Iterable[str],
     keys: int = 1,
     first: str = "",
+    level: float = LEVEL,
 ) -> Table:
     place = at.place
     parts = (place.study, place.data, place.size and f"size {place.size}", place.model, f"selection {place.rule}")
     title = f"{title} on {place.set} ({', '.join(filter(None, parts))})"
     name = slug(what, place.study, place.data, place.size, place.model, place.set, place.rule)
-    every = filter(None, dict.fromkeys((first, interval_note(layouts), *notes)))
+    every = filter(None, dict.fromkeys((first, interval_note(layouts, level), *notes)))
     return Table(name, title, tuple(columns), rows, tuple(every), keys)
 
 
