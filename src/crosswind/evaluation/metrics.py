@@ -64,7 +64,7 @@ METRICS = {
         Metric("ece", "fraction", "lower", "logits", "Calibration error", "ece", note=_ECE),
         Metric("seen_accuracy", "fraction", "higher", "pairs", "Accuracy on seen pairs", "seen", note=_PAIRS),
         Metric("unseen_accuracy", "fraction", "higher", "pairs", "Accuracy on unseen pairs", "unseen", note=_PAIRS),
-        Metric("rho", "", "higher", "pairs", "Systematic robustness rho, without a reference", "rho", note=_PAIRS),
+        Metric("rho", "", "higher", "pairs", "Systematic robustness rho", "rho", note=_PAIRS),
         Metric("unparsed", "rows", "lower", "answers", "Rows without an answer"),
     )
 }

@@ -16,6 +16,7 @@ from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import ALPHA, effects_told, hardest_level, judged_together, percent
 from crosswind.reports.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.results import LEVEL, Entry, Place, Results, Run
+from crosswind.reports.robustness import rho_words
 from crosswind.reports.tables import Cell, Table, picked, slug
 
 if TYPE_CHECKING:
@@ -352,6 +353,7 @@ def _notes(found: list[Judgement]) -> list[str]:
     for item in found:
         if not item.waits and item.than.minus is None and (guess := chance_words(item.than.entry, item.metric)):
             notes.append(f"Claim {item.number} under {item.shift}: {item.than} is {guess}.")
+    notes += dict.fromkeys(line for item in found if item.metric == "rho" for side in item.sides for line in rho_words(side.entry))
     by_other = [str(item.number) for item in found if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")]
     if by_other:
         notes.append(

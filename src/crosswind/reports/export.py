@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import CrosswindError, InputError, NeedsError, escaped_bytes, one_line, unknown
 from crosswind.reports.job_files import JobFiles
+from crosswind.reports.robustness import scored_results
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
@@ -40,7 +41,7 @@ class ExportedRun:
 def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
     """The runs of a study that are done, in the order of its plan. A learning curve whose file is gone or damaged is empty."""
     scores: dict[str, dict[str, float]] = {}
-    for row in store.results(study, unscored=False, without=("groups", "environments")):
+    for row in scored_results(store, study, store.study(study)["resolved"], unscored=False):
         numbers = {name: value for name, value in row["metrics"].items() if isinstance(value, int | float)}
         scores.setdefault(row["key"], {}).update({f"{row['rule']}/{row['set']}/{name}": float(v) for name, v in numbers.items()})
     runs = store.runs(study)
@@ -84,7 +85,7 @@ def _readable(value: Any) -> Any:
 
 def to_table(store: Store, study: str, place: Path) -> int:
     """One row a run, rule and set into a `.csv` or `.parquet` file; the number of rows."""
-    frame = results_frame(store.results(study, without=("groups", "environments")))
+    frame = results_frame(scored_results(store, study, store.study(study)["resolved"]))
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("wb") as file:  # polars itself takes no path that is not UTF-8
         frame.write_csv(file) if place.suffix == ".csv" else frame.write_parquet(file)

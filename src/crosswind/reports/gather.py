@@ -24,6 +24,7 @@ from crosswind.reports.judged_pools import Judged
 from crosswind.reports.pools import pools_of
 from crosswind.reports.prompts import Asked, asked_of, prompt_tables
 from crosswind.reports.results import Place, PlaceResults, Results, arrange
+from crosswind.reports.robustness import scored_results
 from crosswind.reports.rows import Behind, rows_behind
 from crosswind.reports.run_tables import costs, run_table, time_table
 from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables
@@ -206,9 +207,8 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         entry, runs = store.study(study), store.runs(study)
         # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
-        results = arrange(
-            store.results(study, without=("groups", "environments"), runs=shown_runs), str(entry["resolved"]["reference"])
-        )
+        scored = scored_results(store, study, entry["resolved"], shown_runs)
+        results = arrange(scored, str(entry["resolved"]["reference"]))
         about = (entry["given"], entry["resolved"], entry["created"], results, runs, store.versions(study))
         if not draws:
             return StudyRecord(store.name, study, *about, [], 0, store.damaged(study))

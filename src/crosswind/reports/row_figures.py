@@ -10,6 +10,7 @@ from crosswind.reports.charts import Figure, chart, layer, number, on_ramp, text
 from crosswind.reports.learning import Curve
 from crosswind.reports.pairs import MOST_NAMES
 from crosswind.reports.results import LEVEL
+from crosswind.reports.robustness import WITHOUT, beside_words
 from crosswind.reports.rows import Answers
 from crosswind.reports.tables import Table, slug
 
@@ -92,10 +93,11 @@ def rho_by_environment(items: Sequence[Answers], reference: str = "") -> list[Ta
     return [Table(slug(f"rho-by-environment-{_name(items[0])}"), title, ("method", *columns, "mean"), rows, notes, 1)]
 
 
-def rhos(items: Sequence[Answers], reference: str = "") -> Table:
+def rhos(items: Sequence[Answers], reference: str = "", without: str = WITHOUT) -> Table:
     """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a row a method.
 
-    `reference`: the method that is the reference model of equation 1; none where it is not among the items.
+    `reference`: the method that is the reference model of equation 1; where it is not among the items there is none, and the note
+    is `without`.
     """
     rows: list[tuple[Any, ...]] = []
     base = next((item.apart for item in items if item.method == reference), None)
@@ -110,12 +112,7 @@ def rhos(items: Sequence[Answers], reference: str = "") -> Table:
             rows.append((item.method, name, *accuracies, rho, interval, told.n_seen, told.n_unseen, item.seeds))
     notes = (
         "seen, unseen: accuracy on the classes that training showed in the environment, and on the others; gap: the difference.",
-        "rho: unseen / seen, cut to [0, 1] (Omran and Schiele 2022, equation 1, without a reference network). The 95% interval is "
-        "a bootstrap over test rows and seeds."
-        if base is None
-        else f"rho: (unseen - r) / (seen - r), cut to [0, 1] (Omran and Schiele 2022, equation 1); r is the accuracy of "
-        f"{reference}, which took no step, on all classes of the environment. Undefined where seen pairs are no better than r. "
-        "The 95% interval is a bootstrap over test rows and seeds.",
+        f"{without if base is None else beside_words(reference)}. The 95% interval is a bootstrap over test rows and seeds.",
     )
     columns = ("method", "environment", "seen", "unseen", "gap", "rho", "95% interval", "seen rows", "unseen rows", "seeds")
     title = f"Systematic robustness under {items[0].shift}"

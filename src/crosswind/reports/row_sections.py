@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.reports import row_figures
 from crosswind.reports.learning import Curve
+from crosswind.reports.robustness import WITHOUT, WITHOUT_THOUGH_GIVEN, begins_from_weights, network_before
 from crosswind.reports.rows import Answers, Example
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 
@@ -71,17 +72,18 @@ def systematic(study: StudyRecord) -> Section:
         if item.apart is not None:
             together.setdefault(heading_of(item.place.data, item.place.size, item.place.model, item.shift), []).append(item)
     groups: list[Group] = []
-    # A reference that takes no step is the network that the others are fine-tuned from.
+    # A method that takes no step is the network that the others are fine-tuned from.
     methods = study.resolved.get("methods")
     settings = methods if isinstance(methods, Mapping) else {}
-    untrained = study.reference if ((settings.get(study.reference) or {}).get("training") or {}).get("steps") == 0 else ""
+    untrained = network_before(study.resolved)
+    without = WITHOUT_THOUGH_GIVEN if begins_from_weights(study.resolved) else WITHOUT
     rates = _rates({name: item or {} for name, item in settings.items() if name != untrained})
     for heading, items in together.items():
         group, made = Group(heading, open=len(groups) < OPEN_PLACES), row_figures.apart(items)
         group.figures = [made[:1] + ([made[1]],)] if made is not None else []
         others = [item for item in study.behind.answers if item.place == items[0].place and item.shift != items[0].shift]
         group.figures += [(figure, [table]) for figure, table in row_figures.trade(items, others, untrained, rates)]
-        group.tables = [*row_figures.rho_by_environment(items, untrained), row_figures.rhos(items, untrained)]
+        group.tables = [*row_figures.rho_by_environment(items, untrained), row_figures.rhos(items, untrained, without)]
         groups.append(group)
     intro = ["Training showed some classes in an environment and kept the others from it; the test shows all of them everywhere."]
     return Section("Systematic robustness", intro, groups)

@@ -28,6 +28,7 @@ from crosswind.reports.notes import (
     with_mark,
 )
 from crosswind.reports.results import LEVEL, Entry, Place, PlaceResults, Results, rule_title
+from crosswind.reports.robustness import rho_notes
 from crosswind.reports.tables import Cell, Score, Table, picked, slug
 from crosswind.reports.verdicts import Verdicts, star_words, verdicts_at
 from crosswind.training.selection import ORACLES
@@ -151,7 +152,7 @@ def place_tables(at: PlaceResults, verdicts: Verdicts | None = None) -> dict[str
 
 
 def _by_shift(at: PlaceResults, metric: Metric) -> Table:
-    notes = [metric.note]
+    notes = [metric.note, *(rho_notes(at) if metric.name == "rho" else ())]
     if metric is HEADLINE:
         notes = [seeds_note(at), *set_notes(at)]
         if at.reference not in at.methods:
