@@ -128,8 +128,9 @@ def _text_of(place: Path, path: str) -> bytes:
 
 
 def _separator(text: bytes) -> str:
-    """What stands between the cells of a CSV's first line: a comma where there is one."""
-    first = text.partition(b"\n")[0].decode(errors="replace")
+    """What stands between the cells of a CSV's first line: a comma where there is one, not counting what names in quotes hold."""
+    line = text.partition(b"\n")[0].decode(errors="replace")
+    first = re.sub('"[^"]*"', "", line)
     return next((mark for mark in ",;\t|" if mark in first), ",")
 
 
