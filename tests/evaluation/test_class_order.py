@@ -155,6 +155,15 @@ def test_confusion_is_no_other_order(name: str, n: int) -> None:
         assert better_order(*drawn(np.array(table, dtype=float), n, rng, np.array(shares)), names) is None, seed
 
 
+def test_a_thousand_classes_take_seconds_and_more_than_three_thousand_are_not_looked_at() -> None:
+    names = [f"{code:04}" for code in range(1000)]
+    label = np.repeat(np.arange(1000), 3)
+    better = better_order(999 - label, label, names)
+    assert better is not None and better.name == "turned round"
+    many = [f"{code:06}" for code in range(100_000)]
+    assert better_order(label, label[::-1].copy(), many) is None, "a table of their square would take 80 GB"
+
+
 def test_few_rows_show_nothing() -> None:
     assert better_order(np.array([1, 0, 1]), np.array([0, 1, 0]), ["a", "b"]) is None
     label = np.arange(6)

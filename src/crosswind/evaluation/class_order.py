@@ -33,6 +33,8 @@ LEVEL = 0.005
 FAR_OF_TWO, FAR, FAR_FROM_MANY = 2.0, 3.0, 4.0
 """How many times as often as the given order a matching must be right: of two classes; of more, where it is right on half of the
 rows of the classes that it moves; and where it is right on fewer."""
+_MOST = 3000
+"""Classes of which a matching is looked for: the table of answers and labels grows with their square."""
 _MANY = 20
 _USUAL, _USUAL_OF_MANY = 0.3, 0.15
 _CLEAR, _CLEAR_OF_MANY = 0.6, 0.4
@@ -77,7 +79,7 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
     n_classes = len(class_names)
     known = (label >= 0) & (label < n_classes)
     answer, label = answer[known], label[known]
-    if n_classes < 2 or not len(label):
+    if n_classes < 2 or n_classes > _MOST or not len(label):
         return None
     counts = _counts(answer, label, n_classes)
     usual = _usual_orders(class_names, label)
