@@ -129,20 +129,36 @@ AGAIN: dict[str, tuple[Step, str]] = {
 }
 
 
-@pytest.mark.parametrize("way", [*FINAL, *AGAIN])
-def test_a_bad_reply_is_one_rows_refusal_that_is_kept_and_told(server: ChatServer, way: str) -> None:
-    step, reason = FINAL.get(way) or AGAIN[way]
-    tries = 1 if way in FINAL else chat_client.BAD_REPLIES
-    server.script = [gives(200, reply("yes")), *[step] * tries]
-    codes, said, doubts = asked(4, reply_bytes=200_000)
-    assert codes == [1, -1, 1, 1] and said[1].startswith("[no answer: ") and reason in said[1]
-    assert len(server.asked) == 3 + tries
-    (doubt,) = doubts
+def test_a_bad_reply_is_one_rows_refusal_that_is_kept_and_told(server: ChatServer) -> None:
+    """Every kind in one run: each is the refusal of its row, and the rows around it are answered."""
+    kinds = FINAL | AGAIN
+    good = gives(200, reply("yes"))
+    tries = {way: 1 if way in FINAL else chat_client.BAD_REPLIES for way in kinds}
+    server.script = [step for way, (bad, _) in kinds.items() for step in (good, *[bad] * tries[way])]
+    rows, requests = 2 * len(kinds) + 1, len(kinds) + sum(tries.values()) + 1
+    codes, said, doubts = asked(rows, reply_bytes=200_000)
+    assert codes == [*[1, -1] * len(kinds), 1] and len(server.asked) == requests
     host = server.url.split("/")[2]
-    assert doubt.startswith(f"{host} sent ") and reason in doubt and "for 1 of 4 rows, id 1: counted as wrong" in doubt
-    assert SECRET not in doubt and doubt.isprintable()
-    assert asked(4, reply_bytes=200_000) == (codes, said, doubts)  # and is told again, and not asked again
-    assert len(server.asked) == 3 + tries
+    for row, (way, (_, reason)) in enumerate(kinds.items()):
+        refused = said[2 * row + 1]
+        assert refused.startswith("[no answer: ") and reason in refused, way
+        (doubt,) = [text for text in doubts if text.startswith(f"{host} sent {refused[12:-1]} for ")]
+        assert f" of {rows} rows, id " in doubt and "counted as wrong and kept" in doubt, way
+    assert all(text.isprintable() and SECRET not in text for text in doubts)
+    assert asked(rows, reply_bytes=200_000) == (codes, said, doubts)  # and is told again, and not asked again
+    assert len(server.asked) == requests
+
+
+def test_the_rows_of_a_bad_reply_are_named(server: ChatServer) -> None:
+    nest = FINAL["nested lists"][0]
+    server.script = [gives(200, reply("yes")), nest, nest, gives(200, reply("yes")), content("\ud800")]
+    _, _, doubts = asked(6)
+    host = server.url.split("/")[2]
+    kept = "counted as wrong and kept (name another `serving` to ask again)"
+    assert doubts == [
+        f"{host} sent a reply that is nested too deeply for 2 of 6 rows, id 1, 2: {kept}",
+        f"{host} sent an answer with half a character in it for 1 of 6 rows, id 4: {kept}",
+    ]
 
 
 def test_every_kind_was_tried() -> None:
@@ -465,3 +481,12 @@ def test_an_interrupt_lets_go_of_what_is_under_way(server: ChatServer) -> None:
         http.stop()
         thread.join(10)
     assert ended == [True] and time.monotonic() - began < 10
+
+
+DATES = ["nan", "-5", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "Mon, 99 Foo 2024 99:99:99 GMT", "9" * 5_000 + "x", "1e-400"]
+
+
+@pytest.mark.parametrize("when", DATES, ids=lambda when: when[:12])
+def test_a_time_to_wait_that_is_none_is_not_waited_for(server: ChatServer, when: str) -> None:
+    server.script = [error(429, Retry_After=when)]
+    assert asked(1) == ([1], ["yes"], []) and len(server.asked) == 2

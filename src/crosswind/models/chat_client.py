@@ -319,7 +319,7 @@ def _wanted(headers: Mapping[str, str]) -> float | None:
         pass
     try:
         return max(0.0, (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 
