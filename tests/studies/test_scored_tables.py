@@ -179,7 +179,10 @@ def test_a_class_that_never_occurs_in_the_source_is_told_by_sums(tmp_path: Path,
     seen = np.array(known["label"]) != "fox"
     known = {name: np.array(column)[seen] for name, column in known.items()} | {"confidence": OTHERS["confidence"][: seen.sum()]}
     classes, _, notes = accuracy(written(tmp_path, {**new, "confidence": OTHERS["confidence"]}, known))
-    assert classes == names and notes == ("Column confidence is no class of the source: left out.",)
+    assert classes == names and notes == (
+        "No labelled row is of class fox, whose column is taken for one of a class all the same; classes names those that are.",
+        "Column confidence is no class of the source: left out.",
+    )
 
 
 def test_a_column_of_logits_that_may_be_a_class_is_refused_until_it_is_told(tmp_path: Path) -> None:
@@ -197,6 +200,23 @@ def test_a_column_of_logits_that_may_be_a_class_is_refused_until_it_is_told(tmp_
     affixed[1] = {name: np.array(column)[seen] for name, column in affixed[1].items()}
     affixed[1]["label"] = affixed[1].pop("z_label")
     assert accuracy(written(tmp_path, *affixed))[0] == names, "what the columns share tells it"
+
+
+@pytest.mark.parametrize(("labelled_rows", "refused"), [(3, False), (4, False), (6, False), (10, False), (60, True), (200, True)])
+def test_few_labelled_rows_may_lack_a_class_by_chance(tmp_path: Path, labelled_rows: int, refused: bool) -> None:
+    """A fox is the answer in about a quarter of the rows: of 10 rows all miss it with probability .06, of 60 with 3e-8."""
+    names = (*CLASSES, "fox")
+    new, known, _ = both("logits", names)
+    labels = np.array(known["label"])
+    first = [int(np.flatnonzero(labels == name)[0]) for name in CLASSES]
+    rows = np.resize([*first, *np.flatnonzero(labels != "fox")], labelled_rows)
+    paths = written(tmp_path, new, {name: np.array(column)[rows] for name, column in known.items()})
+    if refused:
+        with pytest.raises(InputError, match="'fox' of t.csv may be a class that never occurs"):
+            accuracy(paths)
+        return
+    classes, _, notes = accuracy(paths)
+    assert classes == names and notes[0].startswith("No labelled row is of class fox")
 
 
 def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(tmp_path: Path) -> None:

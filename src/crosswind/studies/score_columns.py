@@ -16,6 +16,8 @@ UNNAMED = "number {number} (without a name)"
 _SUM = 1e-3
 _OFTEN = 0.01
 """The share of rows in which a column must be the largest to be taken for a class by its numbers."""
+_BY_CHANCE = 0.01
+"""The probability above which the labelled rows may lack a class by chance alone."""
 _OTHER_NAMES = (
     r"(unnamed|column|index|idx|id|ids|uid|row|rowid|nr|num|number|count|order|level|fold|cv|split|partition|subset|batch|group|"
     r"patient|subject|site|run|seed|epoch|step|iteration|time|timestamp|date|year|month|day|hour|age|"
@@ -97,11 +99,12 @@ def _as_number(word: str) -> str:
     return repr(number)
 
 
-def extra_classes(chosen: ScoreColumns, numbers: Mapping[str, Floats]) -> tuple[dict[str, str], list[str]]:
+def extra_classes(chosen: ScoreColumns, numbers: Mapping[str, Floats], labelled_rows: int) -> tuple[dict[str, str], list[str]]:
     """Of the other columns of numbers those of classes that never occur in the source, by name, and those that may be such.
 
     Where the scores are probabilities, or their logarithms, their sums tell. Logits have none: a column of the same prefix is a
-    class, and one with fractions that lies among the scores and is often the largest may be one.
+    class, and one with fractions that lies among the scores and is often the largest may be one. It is one where `labelled_rows`
+    are so few that a class which is the answer so often may be missing among them by chance.
     """
     others = [name for name in numbers if name not in chosen.columns]
     scores = np.stack([numbers[name] for name in chosen.columns], axis=1)
@@ -124,7 +127,10 @@ def extra_classes(chosen: ScoreColumns, numbers: Mapping[str, Floats]) -> tuple[
             if _has_affix(name, chosen.affix):
                 unseen[name] = _without_affix(name, chosen.affix)
         elif inside and largest >= _OFTEN and (values % 1 != 0).any():
-            doubtful.append(name)
+            if (1 - largest) ** labelled_rows > _BY_CHANCE:
+                unseen[name] = name
+            else:
+                doubtful.append(name)
     return unseen, doubtful
 
 

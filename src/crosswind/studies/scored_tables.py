@@ -92,7 +92,8 @@ def read_scored_tables(predictions: Any, source: Any, label: str | None, classes
     target, said = _answers(new, chosen.columns), _answers(known, chosen.columns)
     code_of = {name: code for code, name in enumerate(chosen.classes)}
     labelled = Labelled(said, np.array([code_of[name] for name in labels], dtype=np.int64), known.name)
-    note = _order_note(chosen, labelled, new, classes)
+    absent = _absent_note(chosen, values) if classes is None else ()
+    note = (*_order_note(chosen, labelled, new, classes), *absent)
     return ScoredTables(new.name, chosen.classes, target, labelled, (*note, *_notes(new, chosen, column)))
 
 
@@ -192,7 +193,7 @@ def _with_unseen(chosen: ScoreColumns, new: _Table, known: _Table, classes: Sequ
     if classes is not None or not chosen.columns:
         return chosen
     shared = [name for name in new.numbers if name in known.numbers]
-    unseen, doubtful = extra_classes(chosen, {name: new.numbers[name] for name in shared})
+    unseen, doubtful = extra_classes(chosen, {name: new.numbers[name] for name in shared}, known.frame.height)
     if doubtful:
         names = {**dict(zip(chosen.columns, chosen.classes, strict=True)), **{name: name for name in doubtful}}
         every = option_value([names[name] for name in shared if name in names])
@@ -272,6 +273,17 @@ def _renamed(labelled: Labelled, classes: Sequence[str], usual: Sequence[str]) -
     code_of = {name: code for code, name in enumerate(classes)}
     outputs = np.array([code_of[name] for name in usual], dtype=np.int64)
     return float((outputs[labelled.answers.answer] == labelled.label).mean())
+
+
+def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]:
+    """Which columns are taken for classes that no labelled row has."""
+    absent = [name for name in chosen.classes if name not in values]
+    if not absent:
+        return ()
+    words = (
+        f"class {absent[0]}, whose column is" if len(absent) == 1 else f"classes {', '.join(absent[:_SHOWN])}, whose columns are"
+    )
+    return (f"No labelled row is of {words} taken for one of a class all the same; classes names those that are.",)
 
 
 def _notes(new: _Table, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
