@@ -44,6 +44,7 @@ class Rows:
     visit_step: tuple[int, int] = (0, 0)
     environment_sizes: tuple[int, ...] = (2,)
     sampler: str = "uniform"
+    answers_as: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
