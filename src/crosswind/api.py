@@ -182,14 +182,28 @@ def train(
         return fit(built, split, datasets, spec, settings, seed=seed)
 
 
-def evaluate(trajectory: Trajectory, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
-    """Scores of every set under a selection rule: accuracy, worst group, calibration error and more, as fractions."""
+def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
+    """Scores of every set under a selection rule: accuracy, worst group, calibration error and more, as fractions.
+
+    `trajectory`: of `train`; or a model of one's own, which is asked for every set and has no rule: a function that takes a batch
+    (images uint8 [n, h, w, c], features float32 [n, width], a list of texts) and returns logits or probabilities [n, k] in the
+    order of `split.class_names`, or labels [n]; or an object with `predict_proba` or `predict`. Raises `InputError`, `DataError`.
+    """
     from crosswind.evaluation.metrics import scores
 
-    if rule not in trajectory.predictions:
-        raise InputError("rule", f"this trajectory has no selection {rule!r}", trajectory.predictions)
+    if not isinstance(split, Split):
+        raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
+    by_rule = getattr(trajectory, "predictions", None)
+    if hasattr(trajectory, "selections"):
+        if rule not in by_rule:
+            raise InputError("rule", f"this trajectory has no selection {rule!r}", by_rule)
+        by_set = by_rule[rule]
+    else:
+        from crosswind.studies.asked_function import answers_by_set
+
+        by_set = answers_by_set(trajectory, split)
     found = {}
-    for name, predictions in trajectory.predictions[rule].items():
+    for name, predictions in by_set.items():
         rows = split.validation[name] if name in split.validation else split.evaluation[name]
         found[name] = scores(predictions, rows.group_names, split.class_names)
     return found

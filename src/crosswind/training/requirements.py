@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from crosswind.shifts.split import Split
 
+LEAST_SIDE = 2
+"""Pixels a side of a picture that a method can change or rebuild: a line of pixels has no neighbourhood."""
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -142,6 +145,8 @@ def _problems(pairing: Pairing) -> Iterator[str]:
         )
     if needs.channels and given is not None and (given.kind != "image" or given.shape[2] not in needs.channels):
         yield f"needs images of {' or '.join(map(str, needs.channels))} channels, and is given {given}"
+    elif needs.channels and given is not None and min(given.shape[:2]) < LEAST_SIDE:
+        yield f"needs images of at least {LEAST_SIDE} pixels a side, and is given {given}"
     for label, model in pairing.models.items():
         form = facts("models", model.name).built
         if form is None:

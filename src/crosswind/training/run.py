@@ -281,6 +281,8 @@ class Run:
 
     def result(self) -> Trajectory:
         """Predictions of every set by every rule, each distinct snapshot predicted with once."""
+        if self.status == "diverged" and not self.stage.validate:
+            self.selector.complete(list(self.validation), self.rules)
         selections = self.selector.selections
         state = dict(self.context.state)  # as it is at the end, before earlier weights are looked at
         self.taken = {rule: item.step for rule, item in selections.items()}

@@ -83,6 +83,15 @@ class Selector:
             self._best[rule] = Selection(rule, step, ties, dict(scores))
         self._best["last"] = Selection("last", step, 1, dict(scores))
 
+    def complete(self, sets: Sequence[str], others: Sequence[str]) -> None:
+        """Have every rule that these sets and others give, and that never chose, take the last step.
+
+        A run that diverged in a stage without validations is scored as it is under every rule.
+        """
+        last = self._best["last"]
+        for rule in Selector(sets, others)._rules:
+            self._best.setdefault(rule, replace(last, rule=rule))
+
     @property
     def selections(self) -> dict[str, Selection]:
         """What each rule takes so far."""
