@@ -79,7 +79,7 @@ def study(tmp_path):
 def test_every_kind_of_damage_is_noticed(kind, study, capsys):
     chance = random.Random(kind)
     out, runs, files = study
-    assert found_by("check", out, capsys) == (0, {"jobs": 12, "damaged": [], "undone": 0})
+    assert found_by("check", out, capsys) == (0, {"jobs": 12, "damaged": [], "undone": 0, "changed": []})
     struck, other = chance.sample([run.key for run in runs], 2)
     DAMAGE[kind](files[struck], files[other])
     expected = {struck, other} if kind == "swap" else {struck}

@@ -79,13 +79,19 @@ def check_command(
 ) -> int:
     """Read every file that finished jobs left, and name the jobs whose files are gone or are not what was written.
 
-    Sizes and SHA-256 are compared with those recorded when the job finished. Exit status 0: all is well; 1: a job is named.
+    Sizes and SHA-256 are compared with those recorded when the job finished, and so are the models' files that jobs read, where
+    they lie here. Exit status 0: all is well; 1: a job or a file is named.
     """
+    from crosswind.studies.given_files import changed_files
     from crosswind.studies.store import Store
 
     with Store.open(where, out) as store:
         files = store.files(study) if store.out else {}  # first of all the sentence that there is no folder
         damaged = {key: faults for key, listed in _with_progress(files) if (faults := store.faults(key, listed, read=True))}
+        specs: dict[str, Any] = {}
+        for name in [study] if study is not None else store.study_names():
+            specs |= store.specs(name)
+        changed = changed_files(specs)
         labels = {key: [entry["labels"] for entry in store.run(key)["studies"]] for key in damaged}
     undone = 0
     if repair and damaged:
@@ -93,17 +99,21 @@ def check_command(
             undone = store.undo(damaged)
     if as_json:
         found = [{"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()]
-        print_json({"jobs": len(files), "damaged": found, "undone": undone})
-        return 1 if damaged else 0
+        moved_on = [{"path": place, "jobs": keys} for place, keys in changed.items()]
+        print_json({"jobs": len(files), "damaged": found, "undone": undone, "changed": moved_on})
+        return 1 if damaged or changed else 0
     typer.echo(f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or damaged")
     for key, faults in damaged.items():
         words = " ".join(str(value) for value in labels[key][0].values()) if labels[key] else "in no study"
         typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
+    for place, keys in changed.items():
+        told = f"{one_line(place, 300)} has changed since {len(keys):,} jobs read it"
+        typer.echo(f"  {told}; their numbers are of the file before, and the next crosswind run of the study asks the present one")
     if undone:
         typer.echo(f"{undone:,} jobs are pending again; the next crosswind run does them")
     elif damaged:
         typer.echo("--repair has them done again by the next crosswind run")
-    return 1 if damaged else 0
+    return 1 if damaged or changed else 0
 
 
 def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -93,6 +93,7 @@ class ChatApi(Prompted):
     url_variable: str = knob("OPENAI_BASE_URL", doc="the variable of the environment that holds the address")
     key_variable: str = knob("OPENAI_API_KEY", doc="the variable of the environment that holds the key")
 
+    unread = "what answers at its endpoint is not part of a run's key; answers that are kept stay when it changes"
     built = Form(
         trained=False,
         takes=("image", "text"),

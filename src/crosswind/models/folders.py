@@ -18,7 +18,8 @@ from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.types import file_hash
 
 __all__ = [
-    "ENCODERS", "LABEL", "check_clip", "check_encoder", "check_tokenizer", "check_vision_language", "contents_hash", "is_hub_name",
+    "ENCODERS", "LABEL", "check_clip", "check_encoder", "check_tokenizer", "check_vision_language", "contents_hash", "hash_once",
+    "is_hub_name",
     "positions",
 ]  # fmt: skip
 
@@ -28,7 +29,7 @@ TOKENIZER = "tokenizer.json"
 LABEL = "{label}"
 """Where a prompt names the class."""
 _HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-_READ = (".json", ".model", ".safetensors", ".txt")
+_READ = (".bpe", ".json", ".model", ".safetensors", ".spm", ".tiktoken", ".txt", ".vocab")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
@@ -45,7 +46,7 @@ def contents_hash(path: Path, kind: str) -> str:
         sorted(path.rglob("*")) if kind == "vision-language" else sorted(path.iterdir())
     )  # a second tokenizer has its own folder
     read = (*_READ, ".jinja") if kind == "vision-language" else _READ
-    told = [f"{file.relative_to(path).as_posix()} {_hash_once(file)}" for file in inside if file.suffix in read and file.is_file()]
+    told = [f"{file.relative_to(path).as_posix()} {hash_once(file)}" for file in inside if file.suffix in read and file.is_file()]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
@@ -175,7 +176,7 @@ def positions(config: Mapping[str, Any]) -> int:
 _NO_WORDS = ("align", "altclip", "chinese_clip", "clip", "clipseg", "siglip", "siglip2")
 
 
-def _hash_once(file: Path) -> str:
+def hash_once(file: Path) -> str:
     """The hash of a file, which is read again when its size or time has changed: weights of 15 GB take ten seconds."""
     told = file.stat()
     return _known_hash(str(file.resolve()), told.st_size, told.st_mtime_ns)

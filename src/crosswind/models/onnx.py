@@ -15,6 +15,7 @@ from crosswind.core.errors import DataError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
+from crosswind.models.companions import stamp
 from crosswind.models.onnx_values import as_input, filled, fixed_rows, read_outputs
 from crosswind.models.outside import Answers, Outside, asked, output_classes
 from crosswind.models.patience import PatientSession, patiently
@@ -66,10 +67,10 @@ class Onnx(Outside):
         """See `Outside.answer`."""
         name = Path(self.path).name
         try:
-            found = Path(self.path).stat()
+            files = stamp(Path(self.path), True)
         except OSError as error:
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
-        session = _session(self.path, found.st_mtime_ns, found.st_size)
+        session = _session(self.path, files)
         first = session.session.get_inputs()[0]
         names = [output.name for output in session.session.get_outputs()]
         fixed = fixed_rows(first.shape)
@@ -103,8 +104,8 @@ class Onnx(Outside):
 
 
 @lru_cache(maxsize=2)
-def _session(path: str, changed: int, size: int) -> PatientSession:
-    """The file made ready: once for all sets that it is asked about."""
+def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSession:
+    """The file made ready: once for all sets that it is asked about. `files`: its `stamp`, with the weights that lie outside it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

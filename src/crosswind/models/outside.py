@@ -31,11 +31,12 @@ class Outside(ABC):
 
     `built` declares `trained=False`, and in `files` the knobs that name files, whose hashes are part of a job's key.
     `outputs_in_order`: whether it answers by outputs that stand in an order of classes, which is then that of its knob `classes`;
-    else by names.
+    else by names. `unread`: what its answers depend on beside its files and no key can know, as the plan says it.
     """
 
     built: ClassVar[Form] = Form(trained=False)
     outputs_in_order: ClassVar[bool] = False
+    unread: ClassVar[str] = ""
 
     def ready(self) -> None:
         """Refuse, by an `InputError`, to be asked from here: looked at before a study writes anything."""

@@ -11,7 +11,6 @@ is no grid.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ from crosswind.core.errors import InputError, one_line, shown, unknown
 from crosswind.core.knobs import Form, Knob, Log, choose, knobs_of, resolve
 from crosswind.core.registry import Facts, facts
 from crosswind.core.seeds import stream
-from crosswind.core.types import canonical, file_hash
+from crosswind.core.types import canonical
 from crosswind.models.folders import contents_hash
 from crosswind.models.form import check_extra, check_form, inner_model
 from crosswind.shifts.base import exact
 from crosswind.shifts.split import parse_sampler
+from crosswind.studies.given_files import given_file, hash_of, place_of
 from crosswind.studies.spec import Search, Study
 from crosswind.training.settings import TrainingSettings
 
@@ -174,12 +174,13 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         knobs |= _folders(known.built, knobs, path, folder)
         check_form(known.built, knobs, None, path, known.name)
         if known.built is not None and not known.built.is_trained(knobs):
-            files = {name: _given_file(name, knobs, folder, f"{path}.{name}") for name in known.built.files}
+            files = {name: given_file(known.name, name, knobs, folder, f"{path}.{name}") for name in known.built.files}
             held = {name for name in known.built.folders if knobs[f"{name}_sha256"] is not None}  # by their hashes
             keyed = {name: value for name, value in knobs.items() if name not in {*files, *held, *known.built.apart}}
-            paths = {name: at for name, (at, _) in files.items()}
-            hashes = {name: told for name, (_, told) in files.items()}
-            out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes}
+            paths = {name: file.setting for name, file in files.items()}
+            hashes = {name: file.keyed for name, file in files.items()}
+            read = {place: sha256 for file in files.values() for place, sha256 in file.read.items()}
+            out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes, "read": read}
         else:
             knobs |= _weights(knobs, path, folder)
     return out
@@ -189,32 +190,6 @@ def data_of(models: Any) -> dict[str, list[str]]:
     """Label -> the data sets that a model is run on, of those that name some; `models` as a study gives them."""
     given = models if isinstance(models, Mapping) else {}
     return {label: settings["data"] for label, settings in given.items() if settings and settings.get("data") is not None}
-
-
-def _given_file(name: str, knobs: Values, folder: Path | None, path: str) -> tuple[str, list[str]]:
-    """Where a file of a model lies, and what it is: its hash and the function in it (`module:function`)."""
-    given, colon, function = str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
-    file = _place_of(given, folder, path)
-    place = f"{file}{colon}{function}" if file.suffix == ".py" or not colon else knobs[name]
-    return place, [_hash(file, given, path), function]
-
-
-def _place_of(given: str, folder: Path | None, path: str) -> Path:
-    """The file that a setting names, looked for beside the study first; or that of a module."""
-    if not given:
-        raise InputError(path, "must name a file; a function is written module:function")
-    is_file = bool(Path(given).suffix)
-    name = given if is_file else f"{given.replace('.', '/')}.py"
-    for place in ([] if folder is None else [folder / name]) + [Path(name)]:
-        if place.is_file():
-            return place.resolve()
-    try:
-        spec = None if is_file else importlib.util.find_spec(given)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None:
-        raise InputError(path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}")
-    return Path(spec.origin)
 
 
 def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -> dict[str, Any]:
@@ -242,13 +217,6 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
     return out
 
 
-def _hash(file: Path, given: str, path: str) -> str:
-    try:
-        return file_hash(file)
-    except OSError as error:
-        raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
-
-
 def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
     """Place and hash of a model's file of weights: another file under the same name is another run.
 
@@ -259,8 +227,8 @@ def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
         return {}
     from safetensors import SafetensorError, safe_open
 
-    file = _place_of(given, folder, f"{path}.weights")
-    found = _hash(file, given, f"{path}.weights")
+    file = place_of(given, folder, f"{path}.weights")
+    found = hash_of(file, given, f"{path}.weights")
     try:
         with safe_open(file, "np") as opened:
             empty = not opened.keys()

@@ -164,6 +164,7 @@ def _of_given(common: Values, common_key: Values, model: Values, name: str, labe
     spec = {
         **shared,
         "model": {"name": model["name"], "knobs": model["knobs"]},
+        "read": model["read"],
         "data": _used(common, {name: item}),
         "split": split,
         "seed": seed,

@@ -15,7 +15,7 @@ from typing import Any
 
 from crosswind.core import html
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, import_named
+from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_form
@@ -164,11 +164,21 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         inputs = used[point.data].input
         jobs += jobs_of(study, point, common, common_key, models, here, estimators, "image" if inputs is None else inputs.kind)
     check_distinct(jobs)
+    unread = _unread(all_models)
     texts = (
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
         for text, titles in warnings.items()
     )
-    return Plan(study, tuple(jobs), tuple(draws), (*texts, *slow_settings(jobs)))
+    return Plan(study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)))
+
+
+def _unread(models: Mapping[str, Any]) -> list[str]:
+    """What answers depend on that no key knows, a sentence for each kind of model."""
+    labels: dict[str, list[str]] = {}
+    for label, model in models.items():
+        if "files" in model and (unread := getattr(load("models", model["name"]), "unread", "")):
+            labels.setdefault(unread, []).append(label)
+    return [f"models.{', '.join(named)}: {unread}" for unread, named in labels.items()]
 
 
 def _sources(split: Mapping[str, Any], point: Point) -> list[str]:

@@ -231,6 +231,11 @@ class Store:
         query = sa.select(runs.c.key, runs.c.files).where(runs.c.status.in_(DONE)).order_by(runs.c.finished, runs.c.key)
         return {row.key: self._listed(row.files) for row in self._rows(self._of_study(query, study))}
 
+    def specs(self, study: str) -> dict[str, dict[str, Any]]:
+        """The specification of every run of the study that is done, by key."""
+        query = sa.select(runs.c.key, runs.c.spec).where(runs.c.status.in_(DONE)).order_by(runs.c.key)
+        return {row.key: self._value(row.spec, dict) for row in self._rows(self._of_study(query, study))}
+
     def faults(self, key: str, files: Mapping[str, Any], read: bool) -> list[str]:
         """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults` says it."""
         return artifacts.faults(artifacts.artifact_folder(self.out, key), files, read)

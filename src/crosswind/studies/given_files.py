@@ -1,0 +1,130 @@
+"""Files that settings of a study name: where they lie, and what they and the files that they read hold."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crosswind.core.errors import InputError
+from crosswind.core.registry import facts
+from crosswind.models.companions import companions
+from crosswind.models.folders import contents_hash, hash_once
+
+Values = Mapping[str, Any]
+
+
+class GivenFile(NamedTuple):
+    """A file of a model that is not trained here.
+
+    `setting`: the knob's value with the file's whole path. `keyed`: what a key knows of it: its hash, the function in it
+    (`module:function`), and the hashes of its companions by their relative paths, if it has any. `read`: the hash of each file by
+    its whole path, to be compared with what lies there later.
+    """
+
+    setting: str
+    keyed: list[Any]
+    read: dict[str, str]
+
+
+def given_file(model: str, name: str, knobs: Values, folder: Path | None, path: str) -> GivenFile:
+    """The file that the knob `name` of a model names, and what it reads beside itself. Raises `InputError`."""
+    given, colon, function = str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
+    file = place_of(given, folder, path)
+    setting = f"{file}{colon}{function}" if file.suffix == ".py" or not colon else knobs[name]
+    hashes = {file: hash_of(file, given, path)}
+    keyed: list[Any] = [hashes[file], function]
+    try:
+        beside = companions(file, model == "onnx" or file.suffix == ".onnx")
+    except OSError as error:
+        raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
+    for relative, companion in beside.items():
+        if not companion.is_file():
+            raise InputError(path, f"{given!r} has weights in {relative!r} beside it, and there is no such file")
+        hashes[companion] = hash_of(companion, relative, path)
+    if beside:
+        keyed.append({relative: hashes[companion] for relative, companion in beside.items()})
+    return GivenFile(setting, keyed, {str(place): sha256 for place, sha256 in hashes.items()})
+
+
+def place_of(given: str, folder: Path | None, path: str) -> Path:
+    """The file that a setting names, looked for beside the study first; or that of a module."""
+    if not given:
+        raise InputError(path, "must name a file; a function is written module:function")
+    is_file = bool(Path(given).suffix)
+    name = given if is_file else f"{given.replace('.', '/')}.py"
+    for place in ([] if folder is None else [folder / name]) + [Path(name)]:
+        if place.is_file():
+            # A link to a network lies beside its weights, as in the cache of the hub; a module's neighbours are those of the file.
+            return place.resolve() if place.suffix == ".py" else place.absolute()
+    try:
+        spec = None if is_file else importlib.util.find_spec(given)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise InputError(path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}")
+    return Path(spec.origin)
+
+
+def hash_of(file: Path, given: str, path: str) -> str:
+    """The SHA-256 of a file that errors call `given`. Raises `InputError` on `path`."""
+    try:
+        return hash_once(file)
+    except OSError as error:
+        raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
+
+
+class Recorded(NamedTuple):
+    """A file or folder that runs read, where it lay, and its hash then; `kind` is that of a folder, see `contents_hash`."""
+
+    place: str
+    kind: str
+    sha256: str
+
+
+def recorded_files(spec: Values) -> list[Recorded]:
+    """What a job reads of files that a study named, as its specification has it; nothing of one that an older version wrote."""
+    found = [Recorded(place, "", sha256) for place, sha256 in spec.get("read", {}).items()]
+    model = spec.get("model")
+    return found if model is None else [*found, *_of_knobs(model["name"], model["knobs"])]
+
+
+def _of_knobs(name: str, knobs: Values) -> list[Recorded]:
+    """The files and folders whose hashes stand beside them among a model's knobs, and among those of the model inside it."""
+    form = facts("models", name).built
+    found = []
+    for knob, place in knobs.items():
+        sha256 = knobs.get(f"{knob}_sha256")
+        if isinstance(place, str) and isinstance(sha256, str):
+            found.append(Recorded(place, "" if form is None else form.folders.get(knob, ""), sha256))
+    if form is not None and form.of and knobs.get(form.of) and knobs.get("settings"):
+        found += _of_knobs(knobs[form.of], knobs["settings"])
+    return found
+
+
+def changed_files(specs: Mapping[str, Values]) -> dict[str, list[str]]:
+    """The files and folders that hold something else than when they were read -> the keys of the jobs that read them.
+
+    Those that are not there are left out: a store may lie on another machine than the models.
+    """
+    readers: dict[Recorded, list[str]] = {}
+    for key, spec in specs.items():
+        for recorded in recorded_files(spec):
+            readers.setdefault(recorded, []).append(key)
+    found: dict[str, list[str]] = {}
+    for recorded, keys in readers.items():
+        if (present := _present_hash(recorded)) is not None and present != recorded.sha256:
+            found.setdefault(recorded.place, []).extend(keys)
+    return found
+
+
+def _present_hash(recorded: Recorded) -> str | None:
+    """The hash of what lies there now; None where nothing does, or nothing that can be read."""
+    place = Path(recorded.place)
+    try:
+        if recorded.kind:
+            return contents_hash(place, recorded.kind)
+        return hash_once(place) if place.is_file() else None
+    except OSError:
+        return None
