@@ -193,7 +193,7 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
 
     if not isinstance(split, Split):
         raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
-    by_rule = getattr(trajectory, "predictions", None)
+    by_rule: Mapping[str, Any] = getattr(trajectory, "predictions", {})
     if hasattr(trajectory, "selections"):
         if rule not in by_rule:
             raise InputError("rule", f"this trajectory has no selection {rule!r}", by_rule)
