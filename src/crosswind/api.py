@@ -19,7 +19,17 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, default_sets, make_split, parse_sampler
+from crosswind.shifts.split import (
+    Roles,
+    SetPlan,
+    Split,
+    SplitPlan,
+    cell_index,
+    check_classes,
+    default_sets,
+    make_split,
+    parse_sampler,
+)
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -119,6 +129,7 @@ def split(
         split_seed=split_seed,
         overlap=overlap,
     )
+    check_classes(cell_index(dataset, label, tuple(attributes)))
     return make_split({dataset.name: dataset}, dataset.name, plan, seed)
 
 

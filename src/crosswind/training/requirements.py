@@ -106,13 +106,20 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
 
     Raises `NeedsError` that begins with `where`, and `InputError` on a knob, named `path.knob`.
     """
-    for problem in _problems(pairing):
+    for problem in (*_single_class(pairing), *_problems(pairing)):
         raise NeedsError(f"{where} {problem}")
     if pairing.needs.pairs:
         _check_pairs(pairing, where, path)
     for name, at in pairing.needs.switch_steps(pairing.knobs, pairing.steps).items():
         if at >= pairing.steps > 0:
             raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
+
+
+def _single_class(pairing: Pairing) -> Iterator[str]:
+    """A model that sees one class answers with it always, and is right wherever the test rows are of it."""
+    classes_shown = int((pairing.group_table.sum(axis=1) > 0).sum())
+    if classes_shown == 1:
+        yield "trains on rows of a single class, so there is nothing to tell apart; change the shift, the draw or the label"
 
 
 def _check_pairs(pairing: Pairing, where: str, path: str) -> None:

@@ -76,6 +76,10 @@ def read_tables(train: Any, target: Any, label: str, columns: Sequence[str] | No
     labelled = len(kept) == 2 and bool(kept[1].any())
     if labelled:
         out = [_label(label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)])]
+        if len(out[0].values) == 1:
+            notes.append(
+                f"the label {label!r} has one value on both sides, {out[0].values[0]!r}: correlations with it cannot be told"
+            )
         for name, rows in zip(("training", "target"), kept, strict=True):
             if not rows.all():
                 notes.append(f"{int((~rows).sum()):,} of {len(rows):,} rows of the {name} table have no label and were left out")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
 
@@ -61,6 +61,17 @@ def cell_index(dataset: AttributedDataset, label: str, attributes: Sequence[str]
     if found is None:
         found = dataset.cache[key] = CellIndex(dataset, label, attributes, field)
     return found
+
+
+def check_classes(index: CellIndex) -> None:
+    """Refuse rows of a single class, by an `InputError` on `label`: every answer would be right."""
+    rows = index.counts.reshape(len(index.cells.label.values), -1).sum(axis=1)
+    present = np.flatnonzero(rows)
+    if len(present) == 1:
+        label = index.cells.label
+        only = shown(str(label.values[present[0]]))
+        problem = f"{label.name!r} has one value, {only}, in all {rows.sum():,} rows"
+        raise InputError("label", f"{problem}, so there is nothing to classify")
 
 
 def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -383,7 +383,7 @@ class _Study:
             if other.overlap:
                 found.append(f"{name}: {other.overlap:,} test rows show {shown[name]}s that train or validate (overlap: allowed)")
         for name, part in parts.items():
-            found += [f"{name}: {warning}" for warning in part.allotment.warnings]
+            found += [f"{name}: {warning}" for warning in part.warnings()]
             short = part.allotment.short
             if short:
                 cell, (wanted, got) = next(iter(short.items()))

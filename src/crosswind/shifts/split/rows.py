@@ -110,6 +110,21 @@ class Part:
         there = drawn > 0
         return float((drawn[there] ** 2 / self.pool.sizes[there]).sum() / drawn.sum()) if there.any() else 1.0
 
+    def warnings(self) -> list[str]:
+        """What a user should know of the set, without its name."""
+        return [*self.allotment.warnings, *self._single_class()]
+
+    def _single_class(self) -> list[str]:
+        """That all rows of the set are of one class, in which its accuracy is something else than it seems."""
+        rows = self.allotment.counts.sum(axis=0).reshape(len(self.cells.label.values), -1).sum(axis=1)
+        present = np.flatnonzero(rows)
+        if len(present) != 1:
+            return []
+        only = f"all {int(rows.sum()):,} rows are of the class {self.cells.label.values[present[0]]}"
+        if self.role == "train":
+            return [f"{only}, so a model learns to answer with it whatever it sees"]
+        return [f"{only}, so its accuracy says how often a model answers with that class, not how well it tells classes apart"]
+
     def short(self) -> dict[str, dict[str, float]]:
         """The cells that had fewer rows than asked, by name."""
         return {self.cells.name_of(cell): {"wanted": wanted, "got": got} for cell, (wanted, got) in self.allotment.short.items()}
