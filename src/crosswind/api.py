@@ -19,17 +19,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.split import (
-    Roles,
-    SetPlan,
-    Split,
-    SplitPlan,
-    cell_index,
-    check_classes,
-    default_sets,
-    make_split,
-    parse_sampler,
-)
+from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, check_classes, default_sets, make_split, parse_sampler
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -129,7 +119,7 @@ def split(
         split_seed=split_seed,
         overlap=overlap,
     )
-    check_classes(cell_index(dataset, label, tuple(attributes)))
+    check_classes(dataset, label, attributes)
     return make_split({dataset.name: dataset}, dataset.name, plan, seed)
 
 
@@ -200,24 +190,9 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
     (images uint8 [n, h, w, c], features float32 [n, width], a list of texts) and returns logits or probabilities [n, k] in the
     order of `split.class_names`, or labels [n]; or an object with `predict_proba` or `predict`. Raises `InputError`, `DataError`.
     """
-    from crosswind.evaluation.metrics import scores
+    from crosswind.studies.asked_function import scores_by_set
 
-    if not isinstance(split, Split):
-        raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
-    by_rule: Mapping[str, Any] = getattr(trajectory, "predictions", {})
-    if hasattr(trajectory, "selections"):
-        if rule not in by_rule:
-            raise InputError("rule", f"this trajectory has no selection {rule!r}", by_rule)
-        by_set = by_rule[rule]
-    else:
-        from crosswind.studies.asked_function import answers_by_set
-
-        by_set = answers_by_set(trajectory, split)
-    found = {}
-    for name, predictions in by_set.items():
-        rows = split.validation[name] if name in split.validation else split.evaluation[name]
-        found[name] = scores(predictions, rows.group_names, split.class_names)
-    return found
+    return scores_by_set(trajectory, split, rule)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, shown
 from crosswind.core.types import Predictions
+from crosswind.evaluation.metrics import scores
 from crosswind.models.outside import asked
 from crosswind.shifts.split import Split
+from crosswind.shifts.split.classes import allowed
 
 BATCH = 256
 """Inputs that a function is given at once."""
@@ -63,6 +65,23 @@ def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> An
     return answer
 
 
+def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, Any]]:
+    """See `crosswind.evaluate`: the scores of a trajectory under a rule, or of a model that a program holds."""
+    if not isinstance(split, Split):
+        raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
+    if hasattr(model, "selections"):
+        if rule not in model.predictions:
+            raise InputError("rule", f"this trajectory has no selection {rule!r}", model.predictions)
+        by_set: Mapping[str, Predictions] = model.predictions[rule]
+    else:
+        by_set = answers_by_set(model, split)
+    scored = {}
+    for name, predictions in by_set.items():
+        rows = split.validation[name] if name in split.validation else split.evaluation[name]
+        scored[name] = scores(predictions, rows.group_names, split.class_names)
+    return scored
+
+
 def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     """The predictions of `model` for every validation and evaluation set, by name.
 
@@ -87,7 +106,8 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
         answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
-        found[set_name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, answer, _as_logits(logits))
+        answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
+        found[set_name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits)
     return found
 
 

@@ -63,14 +63,14 @@ def cell_index(dataset: AttributedDataset, label: str, attributes: Sequence[str]
     return found
 
 
-def check_classes(index: CellIndex) -> None:
+def check_classes(dataset: AttributedDataset, label: str, attributes: Sequence[str]) -> None:
     """Refuse rows of a single class, by an `InputError` on `label`: every answer would be right."""
+    index = cell_index(dataset, label, attributes)
     rows = index.counts.reshape(len(index.cells.label.values), -1).sum(axis=1)
     present = np.flatnonzero(rows)
     if len(present) == 1:
-        label = index.cells.label
-        only = shown(str(label.values[present[0]]))
-        problem = f"{label.name!r} has one value, {only}, in all {rows.sum():,} rows"
+        only = shown(str(index.cells.label.values[present[0]]))
+        problem = f"{label!r} has one value, {only}, in all {rows.sum():,} rows"
         raise InputError("label", f"{problem}, so there is nothing to classify")
 
 
