@@ -117,7 +117,10 @@ def _page(item: Facts) -> str:
         ]
         names = dict.fromkeys(str(claim["study"]) for claim in effects_of(item))
         studies = ", ".join(f"[`{name}.yaml`](../../benchmarks/effects/{name}.yaml)" for name in names)
-        about = f"Paired by seed, with 95% intervals; both sides tuned over equally many points. In {studies}."
+        about = (
+            "Paired by seed. Intervals are of 95%, each of its claim alone; verdicts are corrected for all claims of their study. "
+            f"Both sides tuned over equally many points. In {studies}."
+        )
         titles = ("claim", "data, shift, set, model", "score", "compared with", "claimed better", "difference", "seeds", "verdict")
         lines += ["## What was seen", "", about, "", *_table(titles, rows), ""]
         lines += _tried(item, list(names))
