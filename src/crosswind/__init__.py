@@ -31,6 +31,8 @@ __all__ = [
     "split",
     "train",
     "with_clusters",
+    "with_distinct",
+    "with_same",
 ]
 
 __version__ = "0.1.0"
@@ -59,6 +61,8 @@ _HOMES: dict[str, str] = {
     "split": "crosswind.api",
     "train": "crosswind.api",
     "with_clusters": "crosswind.data.clusters",
+    "with_distinct": "crosswind.data.one_value",
+    "with_same": "crosswind.data.one_value",
 }
 
 

@@ -16,6 +16,7 @@ from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
@@ -104,6 +105,7 @@ def split(
     validation rows where the draw leaves a choice: with "all" and no shift every seed trains on the same. Rows that show
     one picture have one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
     """
+    refuse_doubts(dataset, [label, *attributes], "dataset", "cw.with_same and cw.with_distinct say so in Python")
     plan = SplitPlan(
         label=label,
         attributes=tuple(attributes),
@@ -131,18 +133,22 @@ def audit(
     columns: Sequence[str] | None = None,
     names: Sequence[str] = (),
     seed: int = 0,
+    header: Sequence[str] | None = None,
+    same: Sequence[str] = (),
+    distinct: Sequence[str] = (),
 ) -> Audit:
     """Which shifts lie between a training table and a target table: measures with intervals, and verdicts in words.
 
     A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to values, or a data set; `label`
     names its column. Or `train` is a split and `target` the name of one of its sets. `columns`: only these; `names`: columns whose
-    numbers are names and never put into classes; `seed`: of the bootstrap. The text of an audit is a table; `to_json` gives all.
+    numbers are names and never put into classes; `seed`: of the bootstrap; `header`: names of the columns of CSV files without any;
+    `same`, `distinct`: columns whose values that may be one are one, or not. Its text is a table; `to_json` gives all.
 
     Raises `InputError` for a column or a set that there is not, `DataError` for a table that cannot be read.
     """
     from crosswind.shifts.audit import audit as audit_tables
 
-    return audit_tables(train, target, label, columns=columns, names=names, seed=seed)
+    return audit_tables(train, target, label, columns=columns, names=names, seed=seed, header=header, same=same, distinct=distinct)
 
 
 def train(

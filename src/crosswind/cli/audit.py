@@ -21,6 +21,15 @@ def audit_command(
     names: Annotated[
         str | None, typer.Option("--names", metavar="A,B,...", help="Columns whose numbers are names, never put into classes.")
     ] = None,
+    header: Annotated[
+        str | None, typer.Option("--header", metavar="A,B,...", help="Names of the columns of a CSV whose first line is a row.")
+    ] = None,
+    same: Annotated[
+        str | None, typer.Option("--same", metavar="A,B,...", help="Columns in which values that may be one, Red and red, are one.")
+    ] = None,
+    distinct: Annotated[
+        str | None, typer.Option("--distinct", metavar="A,B,...", help="Columns in which such values differ; else left out.")
+    ] = None,
     as_json: AsJson = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Draw a picture: a name that ends in .svg, .pdf, .png or .html.")
@@ -38,7 +47,17 @@ def audit_command(
 
         check_place(out, PICTURES, "picture")
     try:
-        found = audit(train, target, label, columns=listed(columns), names=listed(names) or (), seed=seed)
+        found = audit(
+            train,
+            target,
+            label,
+            columns=listed(columns),
+            names=listed(names) or (),
+            seed=seed,
+            header=listed(header),
+            same=listed(same) or (),
+            distinct=listed(distinct) or (),
+        )
     except InputError as error:
         # The fields of the function are the options of the command.
         raise InputError(f"--{error.field}", error.problem, error.choices) from None

@@ -19,6 +19,10 @@ def init_command(
     text: Annotated[
         str | None, typer.Option("--text", metavar="A,B,...", help="The column of texts, or of their parts; else looked for.")
     ] = None,
+    header: Annotated[
+        str | None,
+        typer.Option("--header", "--columns", metavar="A,B,...", help="Names of the columns of a CSV whose first line is a row."),
+    ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="What is to be told; else proposed.")] = None,
     size: Annotated[int, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures in pixels.")] = 32,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes; default: TABLE's name .yaml.")] = None,
@@ -37,7 +41,7 @@ def init_command(
     path = out or Path(table).with_suffix(".yaml")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")
-    found = propose(table, images, label, size, listed(text))
+    found = propose(table, images, label, size, listed(text), listed(header))
     planned = make_plan(study_from(parse(found.text, str(path)), name=study_name(path)))
     with written("--out", path):
         write_atomically(path, found.text.encode())

@@ -55,6 +55,8 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
             typer.echo(line)
     for name, told in asked.items():
         typer.echo(f"model {name}: {words(told)}")
+    for text in planned.notes:
+        typer.echo(f"data {text}")
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 

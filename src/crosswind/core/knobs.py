@@ -104,6 +104,15 @@ def knob(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+NAMED_WHERE_GIVEN = ("header",)
+"""Knobs that came after data sets had keys: left out of a key, and of the card of a copy, where they have no value."""
+
+
+def only_given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those of `NAMED_WHERE_GIVEN` that have no value."""
+    return {name: value for name, value in settings.items() if value is not None or name not in NAMED_WHERE_GIVEN}
+
+
 def knobs_of(cls: type) -> tuple[Knob, ...]:
     """The knobs of a dataclass, in the order of its fields."""
     fields = [item for item in dataclasses.fields(cls) if "knob" in item.metadata]

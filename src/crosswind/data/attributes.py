@@ -21,10 +21,13 @@ from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import digest_arrays
+from crosswind.data.spellings import look_of
 
 MOST_ROWS = 50_000_000  # of a table that is made or read whole
 MOST_VALUES = 65_535  # codes are at most 16 bits wide, so that a table of many rows stays small
 
+_FEW = 5_000
+"""Values of an attribute that are looked for by how they look, too."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -64,13 +67,16 @@ class Attribute:
         """The code of a value by its name, in [0, len).
 
         Numbers and their texts are the same value: 0.8, "0.8" and "0.80", or 1 and "1.0"; so are `True` and a value named
-        true, yes, on or 1 (YAML reads a bare `yes` as true). An unknown value is an `InputError` on `field` that names the values.
+        true, yes, on or 1 (YAML reads a bare `yes` as true), and texts that differ in nothing that is seen (`spellings.clean`). An
+        unknown value is an `InputError` on `field` that names the values.
         """
         if not isinstance(value, bool | np.bool_):
             code = self._by_text.get(spelled(value))
             if code is None:
                 number = _number(value)
                 code = None if number is None else self._by_number.get(number)
+            if code is None:
+                code = self._by_look.get(look_of(spelled(value)))
             if code is not None:
                 return code
         else:
@@ -82,6 +88,11 @@ class Attribute:
     @cached_property
     def _by_text(self) -> dict[str, int]:
         return {value: code for code, value in enumerate(self.values)}
+
+    @cached_property
+    def _by_look(self) -> dict[str, int]:
+        looks = [look_of(value) for value in self.values]
+        return {look: code for code, look in enumerate(looks) if looks.count(look) == 1} if len(looks) <= _FEW else {}
 
     @cached_property
     def _by_folded(self) -> dict[str, int]:

@@ -79,6 +79,7 @@ def copies(
         derived=None,
         originals=None,
         contents=None,
+        files=None,
         origin="",
         fingerprint=digest({"copies": told}),
     )

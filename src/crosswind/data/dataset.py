@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable, DerivedAttribute
+from crosswind.data.contents import FileContents
+from crosswind.data.spellings import UnitDoubts
 
 Read = Callable[[NDArray[np.int64]], NDArray[Any]]
 Images = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
@@ -34,8 +36,10 @@ class AttributedDataset:
     reading the inputs.
     Two rows show one picture, and keep one role in a study, if they have equal `originals` (uint64 [n], default: the ids) and one
     `origin` (the collection, default: the data set's name), whatever their size, colours or derived attribute; or if they have
-    equal `contents` (uint64 [n], hashes of the pixels, known for prepared copies, or of the texts). `from_files`: images are
-    decoded from files that may be damaged; a study reads all of them before it starts.
+    equal `contents` (uint64 [n], hashes of the pixels, the texts or the numbers), or their files in `files` have equal bytes.
+    `from_files`: images are decoded from files that may be damaged; a study reads all of them before it starts. `notes`: what a
+    plan says of the rows, each with the attribute it is about, "" for all rows. `distinct`: the attributes whose values are known
+    to be different ones, whatever they look like; None: all, since a program named them. `unit_doubts`: units that may be one.
     A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under value v.
     `cache` holds what later stages compute from this data set.
 
@@ -54,6 +58,10 @@ class AttributedDataset:
     origin: str = ""
     originals: NDArray[np.uint64] | None = None
     contents: NDArray[np.uint64] | None = None
+    files: FileContents | None = None
+    distinct: frozenset[str] | None = None
+    unit_doubts: UnitDoubts | None = None
+    notes: tuple[tuple[str, str], ...] = ()
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -190,6 +198,7 @@ class AttributedDataset:
             units=None if self.units is None else self.units[rows],
             originals=None if self.originals is None else self.originals[rows],
             contents=None if self.contents is None else self.contents[rows],
+            files=None if self.files is None else self.files.rows(rows),
             fingerprint=digest({"of": self.fingerprint, "keep": spelling}),
             derived=derived,
         )

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.sources.tables import Table, of_columns, with_inputs
+from crosswind.data.sources.columns import of_columns, with_inputs
+from crosswind.data.sources.tables import Table
 from crosswind.data.tabular import frame_of
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,26 +22,44 @@ from crosswind.core.errors import DataError, InputError, one_line, shown, unknow
 from crosswind.core.files import library_path, read_at_most
 from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
+from crosswind.data.decoding import IMAGE_ENDINGS
+from crosswind.data.headers import first_row_in_header, names_for, repeated_header
+from crosswind.data.spellings import Spellings, UnitDoubts, spellings_of_series
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
+Notes = tuple[tuple[str, str], ...]
+"""What is said of attributes, by name; see `AttributedDataset`."""
 KINDS = (".csv", ".tsv", ".parquet")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 FRAMES = ("a polars or pandas frame", "a mapping from name to values")
 MANY_NUMBERS = 1000
+NAMES_ADVICE = "write a line of names above it, or name its columns, such as header: [{names}]"
+"""What to do about a table without a line of names, for settings of sources; commands have an option."""
+NAMES_ABOVE = "write a line of names above it, such as {names}"
+"""The same where nothing else can name them."""
 MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
 
 
-def read_table(path: str, field: str, unnamed: str = "") -> DataFrame:
-    """The rows of a CSV (UTF-8, with a header) or Parquet file. CSV cells are all text, empty ones null.
+class NoNames(DataError):
+    """A table whose first line is a row."""
 
-    Cells of a CSV are separated by commas, or by what stands in a header without one: semicolons, tabs or bars.
 
-    `field` names the setting in errors about the path. Raises `InputError` for a path that is no such file, `DataError` for a
-    file that cannot be read as a table, has no rows or names a column twice. `unnamed`: what a column without a name is called,
-    with {number} for its number; "" refuses one.
+def read_table(
+    path: str, field: str, names: Sequence[str] | None = None, remedy: str = NAMES_ADVICE, unnamed: str = ""
+) -> DataFrame:
+    """The rows of a CSV (UTF-8, with a first line of names) or Parquet file. CSV cells are all text, empty ones null.
+
+    Cells of a CSV are separated by commas, or by what stands in its first line without one: semicolons, tabs, bars, or spaces where
+    every line has as many cells and one of them is an image. `names`: of the columns of a CSV whose first line is a row; where it
+    holds just these names, it is none. `unnamed`: what a column without a name is called, with {number} for its number; "" refuses
+    one.
+
+    `field` names the setting in errors about the path, `remedy` says how names are given, with {names} for some. Raises
+    `InputError` for a path that is no such file and names that do not fit, `DataError` for a file that cannot be read as a table,
+    has no rows, names a column twice, or holds a row where its names should stand.
     """
     place = Path(path).expanduser()
     kind = place.suffix.lower()
@@ -50,16 +67,18 @@ def read_table(path: str, field: str, unnamed: str = "") -> DataFrame:
         raise InputError(field, f"{path!r} is no table by its name", KINDS)
     if not place.is_file():
         raise InputError(field, f"{path!r} is not a file" if place.exists() else f"there is no file {path!r}")
+    if kind == ".parquet" and names is not None:
+        raise InputError(_setting_beside(field), f"names columns of a CSV table, and {path} is a Parquet file with its own")
     import polars
 
     text = b""
     try:
         if kind != ".parquet":
-            text = _text_of(place, path)
+            text = _tabs_for_spaces(_text_of(place, path))
             # Without a header first: polars would rename a column that is named twice.
             rows = polars.read_csv(text, has_header=False, infer_schema=False, separator=_separator(text))
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
-            rows = rows.slice(1)
+            rows, header = _under_names(rows, header, names, path, field, remedy)
         else:
             tried(whole_parquet, place, MOST_MEMORY)
             rows = whole_parquet(place)
@@ -70,17 +89,17 @@ def read_table(path: str, field: str, unnamed: str = "") -> DataFrame:
         raise DataError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(_fault_of(text, path) or f"{path} cannot be read as a table: {_first_sentence(str(error))}") from None
-    names: list[str] = []
+    columns: list[str] = []
     for i, name in enumerate(header):
         name = name or unnamed.format(number=i + 1)
         if not name or "\x00" in name:
             raise DataError(f"{path} has no name for column {i + 1} in its first line (was it written with a row index?)")
-        if name in names:
+        if name in columns:
             raise DataError(f"{path} names column {name!r} twice")
-        names.append(name)
-    if not rows.height or not names:
+        columns.append(name)
+    if not rows.height or not columns:
         raise DataError(f"{path} has no rows")
-    rows.columns = names
+    rows.columns = columns
     return rows
 
 
@@ -95,6 +114,31 @@ def unquoted_names(names: Sequence[str], path: Path, separator: str = ",") -> di
         return {}
     first = polars.read_csv(library_path(path), has_header=False, infer_schema=False, n_rows=1, separator=separator).row(0)
     return {name: meant for name, meant in zip(names, first, strict=True) if '""' in name and meant not in (None, name)}
+
+
+def _under_names(
+    rows: DataFrame, first: list[str | None], names: Sequence[str] | None, path: str, field: str, remedy: str
+) -> tuple[DataFrame, list[str | None]]:
+    """The rows under a table's names, and these: its first line, or those that are given. Raises `InputError`, `DataError`."""
+    below = rows.slice(1)
+    if names is not None:
+        if len(names) != rows.width:
+            problem = f"names {len(names)} columns, and the first line of {path} has {rows.width} cells"
+            raise InputError(_setting_beside(field), problem)
+        return below if list(names) == first else rows, list(names)
+    why = first_row_in_header(first, below.get_columns(), Path(path).expanduser().parent)
+    if why is not None:
+        advice = remedy.format(names=",".join(names_for(first, below.get_columns())))
+        raise NoNames(f"{path} has no line of names: its first line is a row ({why}); {advice}")
+    again = repeated_header(first, below.get_columns())
+    if again is not None:
+        raise DataError(f"{path}, row {again + 1} holds the names of the columns once more: were two tables joined? Take it out")
+    return below, first
+
+
+def _setting_beside(field: str) -> str:
+    """The setting that names columns, beside the one that names the file."""
+    return f"{field.rpartition('.')[0]}.header" if "." in field else "--header"
 
 
 def whole_parquet(place: Path) -> DataFrame:
@@ -132,6 +176,23 @@ def _separator(text: bytes) -> str:
     line = text.partition(b"\n")[0].decode(errors="replace")
     first = re.sub('"[^"]*"', "", line)
     return next((mark for mark in ",;\t|" if mark in first), ",")
+
+
+def _tabs_for_spaces(text: bytes) -> bytes:
+    """A table whose cells stand apart by spaces, with tabs instead; any other text as it is.
+
+    Texts have spaces too: every line must have as many words, two at least, one of which is an image in each but perhaps the first.
+    """
+    first = text.partition(b"\n")[0]
+    if any(mark in first for mark in b",;\t|") or b" " not in first.strip():
+        return text
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    width = len(lines[0])
+    if any(len(cells) != width for cells in lines):
+        return text
+    endings = tuple(ending.encode() for ending in IMAGE_ENDINGS)
+    listed = any(all(cells[place].lower().endswith(endings) for cells in lines[1:] or lines) for place in range(width))
+    return b"\n".join(b"\t".join(cells) for cells in lines) if listed else text
 
 
 def _fault_of(text: bytes, path: str) -> str | None:
@@ -233,16 +294,41 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
     return text
 
 
+def one_spelling(rows: DataFrame, name: str, path: str) -> tuple[Series, Spellings]:
+    """A column as `texts` has it, what is surely one value made one, and what that is."""
+    import polars
+
+    found = texts(rows, name, path)
+    given = spellings_of_series(rows.get_column(name).cast(polars.String))
+    names = {text.strip(): value for text, value in given.names.items() if text.strip() != value}
+    return (found.replace(names) if names else found), given
+
+
 def group_codes(text: Series) -> NDArray[np.int64]:
     """Whole numbers that are equal where the texts are, by sorted order: int64 [n]."""
     codes: NDArray[np.int64] = text.rank("dense").to_numpy().astype(np.int64) - 1
     return codes
 
 
-def attribute_table(rows: DataFrame, columns: Sequence[str], path: str) -> AttributeTable:
-    """The attribute table of some columns. Values are in numeric order where all are numbers, else sorted as text."""
-    made = [_attribute(texts(rows, name, path), name, path) for name in columns]
-    return AttributeTable(tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made]))
+def unit_codes(rows: DataFrame, name: str, path: str) -> tuple[NDArray[np.int64], UnitDoubts, Notes]:
+    """The units that a column makes, int64 [n], those of its values that may be one, and what was made one."""
+    text, given = one_spelling(rows, name, path)
+    codes, groups = group_codes(text), spellings_of_series(text).doubts
+    doubtful = [value for group in groups for value in group]
+    places = text.is_in(doubtful).arg_true().to_list() if doubtful else []
+    units = {str(text[place]): int(codes[place]) for place in places}
+    return codes, UnitDoubts(name, groups, units), ((("", said),) if (said := given.said(name)) else ())
+
+
+def attribute_table(rows: DataFrame, columns: Sequence[str], path: str) -> tuple[AttributeTable, Notes]:
+    """The attribute table of some columns, and of each what was made one value.
+
+    Values are in numeric order where all are numbers, else sorted as text.
+    """
+    read = [(name, *one_spelling(rows, name, path)) for name in columns]
+    made = [_attribute(text, name, path) for name, text, _ in read]
+    table = AttributeTable(tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made]))
+    return table, tuple((name, said) for name, _, given in read if (said := given.said(name)))
 
 
 def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[np.int64]]:
@@ -262,11 +348,7 @@ def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[n
         raise DataError(f"{path}, column {name!r} holds {problem}, too many for an attribute: {advice}")
     if numeric:
         order = np.lexsort((np.arange(len(distinct)), numbers.to_numpy()))
-        distinct, numbers = distinct[order.tolist()], numbers[order.tolist()]
-        # "0.5" and "0.50" would be two values without a sign of it; "7" and "007" can be two patients.
-        for one, other in itertools.pairwise(zip(distinct, numbers, strict=True)):
-            if one[1] == other[1] and not all(word.lstrip("+-").isdigit() for word in (one[0], other[0])):
-                raise DataError(f"{path}, column {name!r} writes one number in two ways, {one[0]!r} and {other[0]!r}")
+        distinct = distinct[order.tolist()]
     rank = polars.DataFrame({name: distinct, "code": np.arange(len(distinct))})
     codes = text.to_frame(name).join(rank, on=name, how="left", maintain_order="left").get_column("code").to_numpy()
     return Attribute(name, tuple(distinct.to_list())), codes.astype(np.int64)

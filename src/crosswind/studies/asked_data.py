@@ -15,8 +15,10 @@ from crosswind.core.printing import foreign_name
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.one_value import doubts_of
 from crosswind.data.resizing import in_channels, resized
-from crosswind.data.tabular import KINDS, has_column, read_table
+from crosswind.data.spellings import shown_apart
+from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
 from crosswind.shifts.split import RowSet
 from crosswind.studies.propose import LABELS
 
@@ -71,6 +73,9 @@ def read_rows(
     if label is None:
         return Rows(name, dataset, names)
     label = _column([item.name for item in dataset.table.attributes], field, label)
+    if doubts := doubts_of(dataset, label):
+        way_out = "write them alike, or give cw.estimate a data set of which cw.with_distinct says that they differ"
+        raise InputError(field, f"{' and '.join(shown_apart(doubts[0]))} of {label!r} may be one class: {way_out}")
     values = tuple(str(value) for value in dataset.attribute(label).values)
     codes = np.repeat(dataset.table.column(label), dataset.n_derived)
     return Rows(name, dataset, names, tuple(values[code] for code in codes.tolist()), values)
@@ -144,9 +149,9 @@ def _table(
     import polars
 
     from crosswind.data.in_memory import from_frame
-    from crosswind.data.sources.tables import of_text_columns
+    from crosswind.data.sources.columns import of_text_columns
 
-    frame = read_table(str(path), field)
+    frame = read_table(str(path), field, remedy=NAMES_ABOVE)
     folder = path.parent if images is None else Path(images)
     words = [name for name in frame.columns if frame[name].dtype == polars.String]
     column = None

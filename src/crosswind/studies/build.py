@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown, unknown
 from crosswind.core.files import root_folder
-from crosswind.core.knobs import resolve
+from crosswind.core.knobs import only_given, resolve
 from crosswind.core.registry import facts, listing, load
 from crosswind.core.types import canonical
 from crosswind.data.attributes import DerivedAttribute, spelled
 from crosswind.data.clusters import with_clusters
+from crosswind.data.contents import picture_hashes
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import derive
+from crosswind.data.one_value import refuse_doubts, with_distinct, with_same
 from crosswind.data.rules import with_rule
 from crosswind.data.sources.base import open_source
 from crosswind.shifts.base import parse_shift, plain_number
@@ -55,11 +58,15 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     options = {name: _beside(value, folder) if name in PATH_KNOBS else value for name, value in spec.options.items()}
     values: dict[str, Any] = {
         "source": spec.source,
-        "options": resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}"),
+        "options": only_given(resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}")),
         **spec.model_dump(include={"keep", "unit", "derive"}),
     }
     if spec.clusters is not None:  # else not named at all, so that the keys of studies without clusters stay what they were
         values["clusters"] = {**spec.clusters.model_dump(), "features": _beside(spec.clusters.features, folder)}
+    if spec.same:
+        values["same"] = {name: dict(groups) for name, groups in spec.same.items()}
+    if spec.distinct:
+        values["distinct"] = list(spec.distinct)
     if spec.rules:
         values["rules"] = {name: rule.model_dump(exclude_none=True) for name, rule in spec.rules.items()}
     return values
@@ -102,6 +109,9 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
             raise DataError(f"{field}.clusters.features: {error}") from None
     for name, rule in values.get("rules", {}).items():
         dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
+    dataset = with_same(dataset, values.get("same", {}), field=f"{field}.same")
+    dataset = with_distinct(dataset, values.get("distinct", []), field=f"{field}.distinct")
+    refuse_doubts(dataset, [name for name in (*values["keep"], values["unit"]) if name is not None], field)
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
@@ -133,18 +143,19 @@ def _derived(dataset: AttributedDataset, values: Values, field: str) -> Attribut
         raise InputError(f"{field}.{path or 'name'}", error.problem, error.choices) from None
 
 
-def check_pixels(dataset: AttributedDataset, workers: int = 1) -> None:
+def check_pixels(dataset: AttributedDataset, workers: int = 1) -> NDArray[np.uint64] | None:
     """Decode every image of a data set of files once, so that a damaged one is named before any run starts.
 
-    `workers`: threads (decoders let go of the interpreter). Nothing is kept. Raises `DataError` for the first damaged row, and
-    for a data set without inputs.
+    `workers`: threads (decoders let go of the interpreter). Returns a hash of the pixels of each base row, uint64 [n], of a data
+    set of files; nothing else is kept. Raises `DataError` for the first damaged row, and for a data set without inputs.
     """
     dataset.check_inputs()
-    if dataset.from_files:
-        chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
-        with ThreadPoolExecutor(workers) as pool:
-            for future in [pool.submit(dataset.inputs, rows) for rows in chunks]:
-                future.result()
+    if not dataset.from_files:
+        return None
+    chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = [pool.submit(lambda rows: picture_hashes(dataset.inputs(rows)), rows) for rows in chunks]
+        return np.concatenate([future.result() for future in waiting])
 
 
 # -- splits -------------------------------------------------------------------------------------------------------------------

@@ -18,9 +18,11 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import Job
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
 from crosswind.models.prompts import question_of
 from crosswind.shifts.split import parse_sampler, plan_counts
+from crosswind.shifts.split.pictures import said_of_data
 from crosswind.studies.axes import MethodEntry, Point, data_of, estimators_of, methods_of, models_of, points_of
 from crosswind.studies.build import (
     build_dataset,
@@ -46,6 +48,8 @@ from crosswind.training.selection import RULES
 FORMAT = 2
 _FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
 DRAWS = ("equal", "all")
+UNHASHED = "what its rows hold cannot be hashed before planning, as the program did not say it (contents): equal rows are not known"
+"""What a plan says of a data set that a program made itself."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Plan:
     jobs: tuple[Job, ...]
     draws: tuple[DrawReport, ...]
     warnings: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
 
     @property
     def runs(self) -> tuple[Job, ...]:
@@ -86,6 +91,7 @@ class Plan:
             "draws": [draw.to_json() for draw in self.draws],
             "runs": len(self.runs),
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
         }
 
 
@@ -169,7 +175,16 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
         for text, titles in warnings.items()
     )
-    return Plan(study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)))
+    notes = [text for name, spec in study.data.items() for text in _said_of(name, spec, datasets[name])]
+    return Plan(study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)), tuple(notes))
+
+
+def _said_of(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
+    """What is known of the rows of a data set, and what is not."""
+    found = said_of_data(name, dataset, (spec.label, *spec.attribute_names))
+    if spec.source == "memory" and dataset.read is not None and dataset.contents is None and not found:
+        found.append(f"{name}: {UNHASHED}")
+    return found
 
 
 def _unread(models: Mapping[str, Any]) -> list[str]:
@@ -267,6 +282,7 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
     for place, name in enumerate(listed):
         if name in listed[:place]:
             raise InputError(f"{path}.attributes", f"names {name!r} twice")
+    refuse_doubts(dataset, [spec.label, *listed, *(name for _, name in official)], path)
     if len(dataset.attribute(spec.label, f"{path}.label").values) < 2:
         raise InputError(f"{path}.label", f"{spec.label!r} has one value, so there is nothing to classify")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import numpy as np
 from crosswind.core.errors import DataError, InputError, escaped_bytes, unknown
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.rules import WORD
+from crosswind.data.spellings import shown_apart, spellings_of
 from crosswind.data.tabular import MISSING, has_column, read_table
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ LENGTH = "length"
 """The attribute of texts that is proposed where there is no column for one."""
 LEAST, MOST_TEST = 4, 25
 """Rows of the smallest cell that a study needs, and the most rows of a cell that test."""
+MOST_SPELLINGS = 200
+"""A column of more different texts is not looked through for values that are written in several ways."""
 SPLITS = ("split", "fold", "partition", "subset")
 """A column of such a name says which rows trained elsewhere: an attribute only where there is no other."""
 
@@ -67,15 +70,21 @@ class Proposal:
 
 
 def propose(
-    table: str, images: str | None = None, label: str | None = None, size: int = 32, text: Sequence[str] | None = None
+    table: str,
+    images: str | None = None,
+    label: str | None = None,
+    size: int = 32,
+    text: Sequence[str] | None = None,
+    header: Sequence[str] | None = None,
 ) -> Proposal:
     """A commented study for a CSV or Parquet table with a column of paths of images, or of texts.
 
     `images`: their folder; by default the table's own, or one beside it in which the first image lies. `label`: the column that is
     to be told; by default one of a usual name, else the first that fits. `text`: the columns of a text's parts, mostly one; by
-    default, where there are no paths, the one of most words. Raises `InputError`, `DataError`.
+    default, where there are no paths, the one of most words. `header`: names of the columns of a table without any.
+    Raises `InputError`, `DataError`.
     """
-    rows = read_table(table, "TABLE")
+    rows = read_table(table, "TABLE", header, "name its columns, such as --header {names}")
     for name in text or ():
         has_column(rows, name, table, "--text")
     path_column = None if text else _paths(rows)
@@ -85,6 +94,7 @@ def propose(
         endings = ", ".join(IMAGE_ENDINGS[:4])
         raise DataError(f"{table} has no column of paths of images ({endings}, ...) and none of texts: name the images in one")
     folder = None if path_column is None else _folder(Path(table), images, str(rows[path_column][0]))
+    rows, spelled, said = _one_value_each(rows, [name for name in rows.columns if name not in columns])
     fits = {name: values for name in rows.columns if name not in columns and (values := _values(rows, name)) is not None}
     if label is not None and label not in rows.columns:
         raise unknown("--label", f"column of {table}", label, rows.columns)
@@ -121,9 +131,11 @@ def propose(
         f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r} ({len(fits[attribute])} values); "
         f"the smallest cell of both has {smallest[attribute]} rows",
     ]
+    used = (chosen, *attributes)
+    notes += [text for name, text in said if name in used]
     left = [name for name in rows.columns if name not in (*columns, chosen, *attributes, unit)]
     notes += [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"] if left else []
-    given: dict[str, object] = {"path": table}
+    given: dict[str, object] = {"path": table} | ({} if header is None else {"header": list(header)})
     if folder is not None:
         given |= {"images": folder, "path_column": found, "size": size}
     else:
@@ -136,7 +148,9 @@ def propose(
             notes.append(f"{blank:,} rows without a text are left out")
     for field, name in (("TABLE", table), ("--images", folder or "")):
         _check_utf8(field, name)
-    made = _text(given, chosen, attribute, others, unit, test, rare, rule, _PICTURES if folder is not None else _TEXTS)
+    spelled = {key: {name: entry for name, entry in entries.items() if name in used} for key, entries in spelled.items()}
+    trained = _PICTURES if folder is not None else _TEXTS
+    made = _text(given, chosen, attribute, others, unit, test, rare, rule, spelled, trained)
     return Proposal(made, tuple(notes))
 
 
@@ -157,6 +171,49 @@ models: [bag-of-words]     # seconds a run; text-cnn and transformer read the or
 methods: {erm: {}, groupdro: {shifts: [SC]}, jtt: {shifts: [SC]}}
 training: {steps: 200, batch: 64, lr: 0.01, validate_every: 20, patience: null}
 """
+
+
+def _one_value_each(
+    rows: DataFrame, columns: Sequence[str]
+) -> tuple[DataFrame, dict[str, dict[str, object]], list[tuple[str, str]]]:
+    """The rows with each value of some columns written in one way, what a study says of it, and a sentence of each by column.
+
+    What is surely one is made one, as a study does by itself. What may be one is proposed as one, by `same`: a person who reads the
+    study can say otherwise. Where a single value would be left the values are proposed as `distinct`.
+    """
+    import polars
+
+    entries: dict[str, dict[str, object]] = {"same": {}, "distinct": {}}
+    said = []
+    for name in columns:
+        if rows[name].dtype.is_nested() or rows[name].dtype in (polars.Binary, polars.Object):
+            continue
+        raw = rows[name].cast(polars.String, strict=False)
+        if raw.n_unique() > MOST_SPELLINGS:
+            continue
+        found = spellings_of(raw.drop_nulls().unique().sort().to_list())
+        names = dict(found.names)
+        if found.names:
+            said.append((name, found.said(name)))
+        shown = raw.replace(names).str.strip_chars()
+        groups = [[value.strip() for value in group] for group in found.doubts]
+        if groups and shown.n_unique() - sum(len(group) - 1 for group in groups) < 2:
+            entries["distinct"][name] = True
+            said.append((name, f"values of {name!r} that look alike are taken as different ones (distinct)"))
+        elif groups:
+            counts = dict(shown.value_counts().iter_rows())
+            chosen = {max(group, key=lambda value: counts[value]): group for group in groups}
+            entries["same"][name] = {value: [other for other in group if other != value] for value, group in chosen.items()}
+            shown = shown.replace({other: value for value, group in chosen.items() for other in group})
+            said.append((name, f"{_alike(groups)} of {name!r} may be one value: the study takes them as one (same)"))
+        if found.names or groups:
+            rows = rows.with_columns(shown.alias(name))
+    return rows, entries, said
+
+
+def _alike(groups: Sequence[Sequence[str]]) -> str:
+    more = f" and {len(groups) - 1} more such pairs" if len(groups) > 1 else ""
+    return " and ".join(shown_apart(groups[0])) + more
 
 
 def _paths(rows: DataFrame) -> str | None:
@@ -227,6 +284,7 @@ def _text(
     test: int,
     rare: str,
     rule: int | None,
+    spelled: Mapping[str, Mapping[str, object]],
     trained: str,
 ) -> str:
     import yaml
@@ -243,6 +301,10 @@ def _text(
         if rule is None
         else f"    rules: {{{attribute}: {{words: [{rule}]}}}}    # shorter texts, and those of so many words and more\n"
     )
+    if spelled["same"]:
+        more += f"    same: {word(dict(spelled['same']))}    # other ways in which a value is written\n"
+    if spelled["distinct"]:
+        more += f"    distinct: {word(list(spelled['distinct']))}    # values that differ though they look alike\n"
     if unit:
         options = options.replace("}", f", unit: {word(unit)}}}")
         grouped = ""

@@ -12,6 +12,7 @@ from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.jobs import WEIGHTS
+from crosswind.studies.pixel_copies import check_pixel_copies
 from crosswind.studies.plan import Plan
 from crosswind.studies.scheduler import Progress, Summary, drive
 from crosswind.studies.store import DONE, Store
@@ -33,8 +34,8 @@ def check_ready(plan: Plan, workers: int) -> None:
             check_device(device)
     used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
     datasets = {name: build_dataset(values) for name, values in used.items()}
-    for dataset in datasets.values():
-        check_pixels(dataset, workers)
+    pixels = {name: check_pixels(dataset, workers) for name, dataset in datasets.items()}
+    check_pixel_copies(plan.study, datasets, {name: hashes for name, hashes in pixels.items() if hashes is not None})
     given = {canonical(job.spec["model"]): job.spec["model"] for job in plan.jobs if job.kind == "predict" and "model" in job.spec}
     for model in given.values():
         load("models", model["name"])(**model["knobs"]).ready()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
-from crosswind.data.tabular import frame_of, read_table, texts
+from crosswind.data.tabular import NAMES_ABOVE, frame_of, read_table, texts
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
 from crosswind.studies.output_order import check_order, option_value
@@ -102,7 +102,7 @@ def read_scored_tables(predictions: Any, source: Any, label: str | None, classes
 
 def _read(given: Any, field: str) -> _Table:
     if isinstance(given, str | Path):
-        name, frame = Path(given).name, read_table(str(given), field, unnamed=UNNAMED)
+        name, frame = Path(given).name, read_table(str(given), field, remedy=NAMES_ABOVE, unnamed=UNNAMED)
     else:
         name, frame = f"the {field} table", frame_of(given, field)
     if not frame.height:

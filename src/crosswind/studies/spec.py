@@ -111,6 +111,8 @@ class DataSpec(_Strict):
     )
     clusters: ClustersSpec | None = None
     rules: dict[Name, RuleSpec] = _is({}, "new attribute -> how it is computed from each row's text")
+    same: dict[str, dict[str, list[Value]]] = _is({}, "attribute -> value -> other ways in which it is written")
+    distinct: list[str] = _is([], "attributes whose values differ though they look alike")
     keep: dict[str, list[Value]] = _is({}, "attribute -> the values to keep; other rows are left out")
     roles: RolesSpec = RolesSpec.model_validate({})
     unit: str | None = _is(None, "attribute whose rows may never straddle roles (a patient, a video)")

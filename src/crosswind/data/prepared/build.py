@@ -198,6 +198,11 @@ def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Read
         files = stamp(source, folder)
         reading = source.read(folder)
     dataset = reading.dataset
+    if dataset.unit_doubts is not None and dataset.unit_doubts.groups:
+        one, other, *_ = dataset.unit_doubts.groups[0]
+        column = dataset.unit_doubts.column
+        way_out = f"write them alike, or leave {column!r} an attribute and name it as the unit of the study"
+        raise DataError(f"{name}: the units {one!r} and {other!r} may be one, and a copy only numbers them: {way_out}")
     kind = "" if dataset.read is None or dataset.input is None else dataset.input.kind
     if kind not in ("image", "text") or dataset.derived is not None or not dataset.n_base:
         raise DataError(f"{name}: the originals in {folder} hold no pictures and no texts")

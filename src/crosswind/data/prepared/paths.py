@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import InputError
 from crosswind.core.files import root_folder
-from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.knobs import knobs_of, only_given, resolve
 from crosswind.core.registry import Facts, facts, listing, load
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def copy_settings(source: PreparedSource) -> dict[str, Any]:
     for name in source.own:
         if isinstance(settings[name], str):
             settings[name] = os.path.abspath(Path(settings[name]).expanduser())
-    return settings
+    return only_given(settings)
 
 
 def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:

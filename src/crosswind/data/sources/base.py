@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from crosswind.core.knobs import knob, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.contents import FileContents
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, of_parts
 
@@ -132,7 +133,8 @@ class PreparedSource(Source):
             return self.finish(self.read(Path()).dataset)
         from crosswind.data.prepared import open_copy
 
-        return self.finish(open_copy(self))
+        # A copy of a user's own files has the values that they have, and nobody has said yet which of them are one.
+        return self.finish(replace(open_copy(self), distinct=frozenset()) if self.own else open_copy(self))
 
     def trusted(self, path: Path, reader: Callable[[Path], object]) -> Path:
         """`path`, if its hash is the published one; else a child process reads it first. Raises `DataError` where that fails."""
@@ -202,18 +204,25 @@ def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], 
 
 
 def from_files(
-    name: str, table: AttributeTable, opened: Callable[[int], Path | bytes], named: Callable[[int], str], size: int, **more: Any
+    name: str,
+    table: AttributeTable,
+    opened: Callable[[int], Path | bytes],
+    named: Callable[[int], str],
+    size: int,
+    sizes: NDArray[np.int64],
+    **more: Any,
 ) -> AttributedDataset:
     """The data set whose row i is the image in the file or bytes `opened(i)`, which errors call `named(i)`, at `size` x `size`.
 
-    `more`: fields of `AttributedDataset`; `told`: what the fingerprint is made of beside the table and the size; `border`: pixels
-    that are cut off at each side.
+    `sizes`: bytes of each file, int64 [n], by which equal ones are found. `more`: fields of `AttributedDataset`; `told`: what the
+    fingerprint is made of beside the table and the size; `border`: pixels that are cut off at each side.
     """
     from crosswind.data.decoding import decoder
 
     made, border = digest({"table": table.digest(), "size": size, **more.pop("told")}), more.pop("border", 0)
     images, spec = decoder(opened, size, named, border), InputSpec.image(size, size, 3)
-    return AttributedDataset(name, table, images, spec, fingerprint=made, from_files=True, **more)
+    files = FileContents(sizes, opened, named)
+    return AttributedDataset(name, table, images, spec, fingerprint=made, from_files=True, files=files, **more)
 
 
 def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:

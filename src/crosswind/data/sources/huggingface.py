@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import IMAGE_ENDINGS, Refused
 from crosswind.data.sources.base import PreparedSource, Reading, from_files, names_chosen
 from crosswind.data.sources.packed_texts import contents_of, joined
-from crosswind.data.tabular import attribute_table, group_codes, texts
+from crosswind.data.spellings import as_values
+from crosswind.data.tabular import Notes, attribute_table, unit_codes
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -79,13 +80,14 @@ class HuggingFace(PreparedSource):
             if given is not None:
                 given = names_chosen(given, "huggingface.text", "column", whole.features)
             whole, image = self._images(whole) if given is None else (whole, "")
-            table = self._table(whole, lengths, given or [image], name)
-            units = None
+            table, notes = self._table(whole, lengths, given or [image], name)
+            units, more = None, dict[str, Any](distinct=frozenset(), notes=notes)
             if self.unit is not None:
                 column = _column_named(self.unit, "unit", whole)
-                units = group_codes(texts(_frame(whole, column), column, name))
+                units, doubts, said = unit_codes(_frame(whole, column), column, name)
+                more |= {"unit_doubts": doubts, "notes": (*said, *notes)}
             if given is not None:
-                return Reading(_of_texts(whole, given, table, units, name), lengths)
+                return Reading(replace(_of_texts(whole, given, table, units, name), **more), lengths)
             rows = whole.select_columns([image]).with_format("arrow")
             labels, starts = list(lengths), np.cumsum([0, *lengths.values()])
 
@@ -107,6 +109,7 @@ class HuggingFace(PreparedSource):
             opened,
             named,
             self.size,
+            sizes,
             told={
                 "source": "huggingface",
                 "bytes": digest_arrays({"bytes": sizes}),
@@ -114,6 +117,7 @@ class HuggingFace(PreparedSource):
             },
             units=units,
             origin=f"huggingface {place} {labels}",
+            **more,
         )
         return Reading(dataset, lengths)
 
@@ -142,7 +146,7 @@ class HuggingFace(PreparedSource):
             raise InputError("huggingface.image", f"the column {column!r} holds no images", images)
         return whole.cast_column(column, datasets.Image(decode=False)), column
 
-    def _table(self, whole: Dataset, lengths: dict[str, int], inputs: list[str], name: str) -> AttributeTable:
+    def _table(self, whole: Dataset, lengths: dict[str, int], inputs: list[str], name: str) -> tuple[AttributeTable, Notes]:
         import datasets
 
         chosen = [
@@ -159,8 +163,9 @@ class HuggingFace(PreparedSource):
             raise InputError("huggingface.columns", problem, list(whole.features))
         made = [_attribute(whole, column, name) for column in chosen]
         if len(lengths) > 1:
-            made.append((Attribute("split", tuple(lengths)), np.repeat(np.arange(len(lengths)), list(lengths.values()))))
-        return AttributeTable(tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made]))
+            made.append((Attribute("split", tuple(lengths)), np.repeat(np.arange(len(lengths)), list(lengths.values())), ()))
+        table = AttributeTable(tuple(attribute for attribute, _, _ in made), np.stack([codes for _, codes, _ in made]))
+        return table, tuple(note for _, _, notes in made for note in notes)
 
 
 @contextlib.contextmanager
@@ -244,13 +249,13 @@ def _frame(whole: Dataset, column: str) -> Any:
     return polars.DataFrame({column: polars.from_arrow(whole.select_columns([column]).with_format("arrow")[:].column(column))})
 
 
-def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArray[np.int64]]:
+def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArray[np.int64], Notes]:
     import datasets
 
     feature, frame = whole.features[column], _frame(whole, column)
     if not isinstance(feature, datasets.ClassLabel):
-        table = attribute_table(frame, [column], name)
-        return table.attributes[0], table.codes[0].astype(np.int64)
+        table, notes = attribute_table(frame, [column], name)
+        return table.attributes[0], table.codes[0].astype(np.int64), notes
     codes = frame[column].fill_null(-1).to_numpy()
     wrong = np.flatnonzero((codes < 0) | (codes >= len(feature.names)))
     if wrong.size:
@@ -259,7 +264,8 @@ def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArr
             "without: use splits"
         )
     present, again = np.unique(codes, return_inverse=True)
-    return Attribute(column, tuple(feature.names[code] for code in present)), again.astype(np.int64)
+    values, one, said = as_values(column, [feature.names[code] for code in present])
+    return Attribute(column, values), one[again], said
 
 
 def _of_texts(

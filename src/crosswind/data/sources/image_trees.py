@@ -20,6 +20,7 @@ from crosswind.data.decoding import IMAGE_ENDINGS, named_files
 from crosswind.data.imagenet_classes import in_classes
 from crosswind.data.sources.base import PreparedSource, Reading, names_chosen, positions
 from crosswind.data.sources.packed_trees import File, of_tree, sizes_digest
+from crosswind.data.spellings import as_values
 from crosswind.data.trees import Tree, folder_tree, in_order, joined, listed, zip_tree
 
 _PACS_PLACE = re.compile(r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+)/[^/]+\.(?i:jpe?g|png))")
@@ -191,6 +192,7 @@ class ImageFolder(PreparedSource):
         tree = folder_tree(top, self.path)
         files = self._images(tree)
         attributes, codes = [], []
+        notes: tuple[tuple[str, str], ...] = ()
         for place, name in enumerate(self.levels):
             if name == "-":
                 continue
@@ -201,13 +203,16 @@ class ImageFolder(PreparedSource):
                 raise DataError(f"{self.path}: the folder {min(empty)!r} holds no image, so there is nothing of its {name!r}")
             if len(values) > MOST_VALUES:
                 raise DataError(f"{self.path}: {name!r} has {len(values):,} values, more than {MOST_VALUES:,}; call its level '-'")
-            attributes.append(Attribute(name, tuple(values)))
-            codes.append(positions(words, values))
+            made, one, said = as_values(name, values)
+            attributes.append(Attribute(name, made))
+            codes.append(one[positions(words, values)])
+            notes += said
         table = AttributeTable(tuple(attributes), np.stack(codes))
         names = np.frombuffer("\x1f".join(files).encode(), np.uint8)
         told = {"source": "image-folder", "files": sizes_digest(map(tree.sizes.__getitem__, files), names=names)}
         name = top.resolve().name or "image-folder"
-        dataset = of_tree(name, table, [(tree, file) for file in files], self.size, told, **named_files(top, files))
+        more = {"distinct": frozenset[str](), "notes": notes, **named_files(top, files)}
+        dataset = of_tree(name, table, [(tree, file) for file in files], self.size, told, **more)
         return Reading(dataset, {"all": len(files)})
 
     def _images(self, tree: Tree) -> list[str]:

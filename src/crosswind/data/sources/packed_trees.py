@@ -152,7 +152,8 @@ def of_tree(
         tree, file = files[row]
         return tree.opened(file)
 
-    return from_files(name, table, opened, lambda row: f"{files[row][0].name}: {files[row][1]!r}", size, told=told, **more)
+    sizes = np.array([tree.sizes[file] for tree, file in files], dtype=np.int64)
+    return from_files(name, table, opened, lambda row: f"{files[row][0].name}: {files[row][1]!r}", size, sizes, told=told, **more)
 
 
 def sizes_digest(sizes: Iterable[int], **more: NDArray[Any]) -> str:

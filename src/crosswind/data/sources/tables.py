@@ -7,7 +7,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,11 @@ from crosswind.data.clusters import read_features
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import named_files
 from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
-from crosswind.data.sources.packed_texts import contents_of, joined
-from crosswind.data.tabular import attribute_table, group_codes, has_column, read_table, texts
+from crosswind.data.sources.columns import of_columns, of_text_columns, rows_of, with_inputs
+from crosswind.data.tabular import has_column, texts
 
 if TYPE_CHECKING:
-    from polars import DataFrame, Series
+    from polars import DataFrame
 
 
 @register("table", kind="source")
@@ -54,13 +54,14 @@ class Table(PreparedSource):
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
     unit: str | None = knob(None, doc="column whose equal values belong together")
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
+    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
 
     own = ("path", "images")
     card = card_of("table")
 
     def read(self, folder: Path) -> Reading:
         """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder of images hold."""
-        return self.of(read_table(self.path, "table.path"), self.path)
+        return self.of(rows_of(self.path, "table", self.header), self.path)
 
     def of(self, rows: DataFrame, path: str) -> Reading:
         """The data set of rows that are there already; `path` is what errors call the table."""
@@ -84,12 +85,16 @@ class Table(PreparedSource):
             lambda row: top / files[row],
             lambda row: f"{path}, row {row + 1}: {files[row]!r}",
             self.size,
+            np.array(sizes, dtype=np.int64),
             told={
                 "source": "table",
                 "files": digest_arrays({"names": listed, "bytes": np.array(sizes)}),
                 "units": None if plain.units is None else digest_arrays({"units": plain.units}),
             },
             units=plain.units,
+            distinct=plain.distinct,
+            unit_doubts=plain.unit_doubts,
+            notes=plain.notes,
             **named_files(top, files),
         )
         return Reading(dataset, {"all": len(files)})
@@ -113,12 +118,13 @@ class Texts(Source):
     blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
     unit: str | None = knob(None, doc="column whose equal values belong together")
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but text and unit by default")
+    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
 
     card = card_of("texts")
 
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for settings, `DataError` for what the table holds."""
-        rows = read_table(self.path, "texts.path")
+        rows = rows_of(self.path, "texts", self.header)
         return of_text_columns(rows, "texts", self.path, self.text, self.columns, self.unit, self.blank)
 
 
@@ -137,6 +143,7 @@ class Features(Source):
     numbers: list[str] | None = knob(None, doc="columns that hold the features, instead of a file")
     unit: str | None = knob(None, doc="column whose equal values belong together")
     columns: list[str] | None = knob(None, doc="which columns are attributes; all but numbers and unit by default")
+    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
 
     card = card_of("features")
 
@@ -144,7 +151,7 @@ class Features(Source):
         """The data set. Raises `InputError` for settings, `DataError` for what table or file hold."""
         if (self.features is None) == (self.numbers is None):
             raise InputError("features.features", "give either an npy file here, or 'numbers', the columns that hold the features")
-        rows = read_table(self.path, "features.path")
+        rows = rows_of(self.path, "features", self.header)
         taken = [] if self.numbers is None else names_chosen(self.numbers, "features.numbers", "column")
         dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
@@ -175,6 +182,7 @@ class Factors(Source):
     copies: int = knob(1, domain="[1, inf)", doc="rows in each cell of the grid")
     split: dict[str, int] | None = knob(None, doc="name -> rows in each cell: adds the attribute 'split'")
     columns: list[str] | None = knob(None, doc="which columns of the file are attributes; all by default")
+    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
     title: str | None = knob(None, doc="name of the data set")
 
     card = card_of("factors")
@@ -187,12 +195,13 @@ class Factors(Source):
         if self.path is not None:
             if self.split is not None or self.copies != 1:
                 raise InputError("factors", "copies and split belong to a grid, and a path is given")
-            rows = read_table(self.path, "factors.path")
+            rows = rows_of(self.path, "factors", self.header)
             table = of_columns(rows, "factors", self.path, self.columns, None, ()).table
             told["table"] = table.digest()
         else:
-            if self.columns is not None:
-                raise InputError("factors.columns", "belongs to a path, and a grid is given")
+            for name in ("columns", "header"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"factors.{name}", "belongs to a path, and a grid is given")
             table = self._table_of_grid()
             told["attributes"] = [[item.name, list(item.values)] for item in table.attributes]
             told["copies"] = self.copies
@@ -245,103 +254,6 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
         return Attribute(str(name), tuple(values))
     except InputError as error:
         raise InputError(field, error.problem, error.choices) from None
-
-
-def of_columns(
-    rows: DataFrame,
-    source: str,
-    path: str,
-    columns: list[str] | None,
-    unit: str | None,
-    taken: Sequence[str],
-    name: str | None = None,
-) -> AttributedDataset:
-    """The attributes of a user's table, without inputs, under `name`, by default that of the file `path`.
-
-    `columns`: which columns are attributes; None: all but `unit` and `taken`.
-
-    Raises `InputError` on settings of the `source`, `DataError` for what the columns hold.
-    """
-    units = None if unit is None else group_codes(texts(rows, has_column(rows, unit, path, f"{source}.unit"), path))
-    if columns is None:
-        chosen = [name for name in rows.columns if name not in (*taken, unit)]
-        if not chosen:
-            raise DataError(f"{path} has no column of attributes")
-    else:
-        field = f"{source}.columns"
-        chosen = [has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")]
-    return AttributedDataset(name or Path(path).stem, attribute_table(rows, chosen, path), units=units)
-
-
-MOST_CHARACTERS = 500_000
-"""Of a text: more than a novel has."""
-
-
-def of_text_columns(
-    rows: DataFrame, source: str, path: str, text: object, columns: list[str] | None, unit: str | None, blank: str
-) -> AttributedDataset:
-    """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the `source`, `DataError`."""
-    field = f"{source}.text"
-    given = [text] if isinstance(text, str) else names_chosen(text, field, "column")
-    kept = np.ones(rows.height, dtype=bool)
-    for column in given:
-        has = _has_text(rows, has_column(rows, column, path, field), path)
-        if blank == "refuse" and not has.all():
-            _refuse_blank(rows, column, path, np.flatnonzero(~has), source in ("table", "texts"))
-        kept &= has
-    ids = np.flatnonzero(kept)
-    if not ids.size:
-        raise DataError(f"{path} has no row with a text")
-    rows = rows.filter(kept)
-    parts = [_plain(rows, column).to_list() for column in given]
-    held = np.empty(len(ids), dtype=object)
-    held[:] = [joined(row) for row in zip(*parts, strict=True)]
-    dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
-    return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
-
-
-def _refuse_blank(rows: DataFrame, name: str, path: str, places: NDArray[np.int64], may_be_left_out: bool) -> None:
-    what = "a text of white space alone" if rows[name][int(places[0])] else "no text"
-    others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
-    advice = ", or say blank: leave-out" if may_be_left_out else ""
-    raise DataError(f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}")
-
-
-def _plain(rows: DataFrame, name: str) -> Series:
-    """A column as it is, but for texts that are held as numbers of a list of them: pandas' categories are written so."""
-    import polars
-
-    column = rows.get_column(name)
-    return column.cast(polars.String) if column.dtype in (polars.Categorical, polars.Enum) else column
-
-
-def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
-    """Which rows have a text in a column. Raises `DataError` for a column of something else."""
-    import polars
-
-    column, where = _plain(rows, name), f"{path}, column {name!r}"
-    if column.dtype != polars.String:
-        raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
-    blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
-    if blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any():  # a CSV table has no types
-        raise DataError(f"{where} holds {'no text' if blank.all() else 'numbers, and not texts'}")
-    lengths = column.str.len_chars().fill_null(0).to_numpy()
-    if lengths.max() > MOST_CHARACTERS:
-        row = int(lengths.argmax())
-        much = f"a text of {lengths[row]:,} characters, more than the {MOST_CHARACTERS:,} allowed"
-        raise DataError(f"{where}, row {row + 1} has {much}; is a quote missing, or should it be cut?")
-    return ~blank
-
-
-def with_inputs(
-    dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
-) -> AttributedDataset:
-    """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`."""
-    told = {"inputs": held if contents is None else contents}
-    told |= {} if dataset.units is None else {"units": dataset.units}
-    told |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
-    made = digest({"source": source, "table": dataset.table.digest(), "arrays": digest_arrays(told)})
-    return replace(dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}")
 
 
 def _inside(name: str, column: str, row: int, path: str) -> str:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, one_line, unknown
+from crosswind.core.errors import DataError, InputError, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.tabular import MISSING, frame_of, read_table
+from crosswind.data.spellings import shown_apart, spellings_of
+from crosswind.data.tabular import MISSING, NoNames, frame_of, read_table
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
@@ -46,18 +47,29 @@ class Tables:
     notes: tuple[str, ...]
 
 
-def read_tables(train: Any, target: Any, label: str, columns: Sequence[str] | None = None, names: Sequence[str] = ()) -> Tables:
-    """The columns of two tables. `columns`: only these; `names`: columns whose numbers are names and never put into classes.
+def read_tables(
+    train: Any,
+    target: Any,
+    label: str,
+    columns: Sequence[str] | None = None,
+    names: Sequence[str] = (),
+    header: Sequence[str] | None = None,
+    same: Sequence[str] = (),
+    distinct: Sequence[str] = (),
+) -> Tables:
+    """The columns of two tables. `columns`: only these; `names`: columns whose numbers are names and never put into classes;
+    `header`: names of the columns of CSV files whose first line is a row; `same`, `distinct`: columns in which values that may be
+    one are one, or are not.
 
     A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to values, an `AttributeTable` or an
     `AttributedDataset`. Raises `InputError` for a column that is in neither or a label that training lacks, `DataError` for a
     table that cannot be read.
     """
-    sides = [_frame(train, "train"), _frame(target, "target")]
+    sides = [_frame(train, "train", header), _frame(target, "target", header)]
     known = [frame.columns for frame in sides]
     if label not in known[0]:
         raise unknown("label", "column of the training table", label, known[0])
-    for field, given in (("columns", columns or ()), ("names", names)):
+    for field, given in (("columns", columns or ()), ("names", names), ("same", same), ("distinct", distinct)):
         for name in given:
             if name not in known[0] and name not in known[1]:
                 raise unknown(field, "column of either table", name, dict.fromkeys([*known[0], *known[1]]))
@@ -71,11 +83,12 @@ def read_tables(train: Any, target: Any, label: str, columns: Sequence[str] | No
             raise DataError(f"the label {label!r} {found}")
         cells += [] if found is None else [found]
     kept = [side.present for side in cells]
+    answers = _Answers(frozenset(same), frozenset(distinct), notes)
     if not kept[0].any():
         raise DataError(f"the label {label!r} has no value in any row of the training table")
     labelled = len(kept) == 2 and bool(kept[1].any())
     if labelled:
-        out = [_label(label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)])]
+        out = [_label(label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)], answers)]
         if len(out[0].values) == 1:
             notes.append(
                 f"the label {label!r} has one value on both sides, {out[0].values[0]!r}: correlations with it cannot be told"
@@ -93,7 +106,7 @@ def read_tables(train: Any, target: Any, label: str, columns: Sequence[str] | No
             continue
         pair = [_coded(frame, name) for frame in sides]
         texts = [side.rows(rows) for side, rows in zip(pair, kept, strict=True) if not isinstance(side, str)]
-        made = _column(name, texts, name in names, notes) if len(texts) == 2 else next(x for x in pair if isinstance(x, str))
+        made = _column(name, texts, name in names, answers) if len(texts) == 2 else next(x for x in pair if isinstance(x, str))
         if isinstance(made, str):
             skipped.append((name, made))
         else:
@@ -127,11 +140,16 @@ class _Coded:
         return np.array([values[word] for word in self.words], dtype=np.int64)[self.codes]
 
 
-def _frame(table: Any, field: str) -> DataFrame:
+def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
     import polars
 
     if isinstance(table, str | Path):
-        return read_table(str(table), field)
+        try:
+            return read_table(str(table), field, None, "name its columns, such as --header {names}")
+        except NoNames:
+            if header is None:
+                raise
+            return read_table(str(table), field, header)
     if isinstance(table, AttributedDataset):
         table = table.table
     if isinstance(table, AttributeTable):
@@ -171,15 +189,49 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     return _Coded(words, codes.get_column("code").to_numpy().astype(np.int64))
 
 
-def _label(name: str, sides: Sequence[_Coded]) -> Column:
-    found = _named(name, sides)
+@final
+@dataclass(frozen=True)
+class _Answers:
+    """What is said of values that may be one, by column, and the notes of what was made one."""
+
+    same: frozenset[str]
+    distinct: frozenset[str]
+    notes: list[str]
+
+    def apply(self, name: str, sides: Sequence[_Coded]) -> list[_Coded] | str:
+        """The sides with one name for each value; a string on values that may be one, of which nothing is said."""
+        words = sorted({word for side in sides for word in side.words} - {NO_VALUE})
+        if _numbers(words) is not None:
+            return list(sides)
+        found = spellings_of(words)
+        one = dict(found.names)
+        if found.names:
+            self.notes.append(found.said(name))
+        if name in self.same:
+            one |= {other: group[0] for group in found.doubts for other in group}
+            one |= {text: one.get(value, value) for text, value in found.names.items()}
+            told = (" and ".join(shown_apart(group)) for group in found.doubts)
+            self.notes.extend(f"{name}: {values} are taken as one value (same)" for values in told)
+        elif found.doubts and name not in self.distinct:
+            more = f", and {len(found.doubts) - 1} more such pairs" if len(found.doubts) > 1 else ""
+            values = " and ".join(shown_apart(found.doubts[0]))
+            return f"{values} may be one value{more}: say so by same, or by distinct that they are not"
+        return [_Coded([one.get(word, word) for word in side.words], side.codes) for side in sides]
+
+
+def _label(name: str, sides: Sequence[_Coded], answers: _Answers) -> Column:
+    given = answers.apply(name, sides)
+    if isinstance(given, str):
+        raise InputError("label", f"{name!r}: {given}")
+    found = _named(name, given)
     if len(found.values) > MOST_NAMES:
         raise DataError(f"the label {name!r} has {len(found.values):,} different values, and an audit is of classes")
     return found
 
 
-def _column(name: str, sides: Sequence[_Coded], as_names: bool, notes: list[str]) -> Column | str:
+def _column(name: str, sides: Sequence[_Coded], as_names: bool, answers: _Answers) -> Column | str:
     """One attribute as codes; a string says why it is left out."""
+    notes = answers.notes
     words = {word for side in sides for word in side.words}
     named = sorted(words - {NO_VALUE})
     n, n_rows = len(named), sum(len(side.codes) for side in sides)
@@ -198,9 +250,8 @@ def _column(name: str, sides: Sequence[_Coded], as_names: bool, notes: list[str]
         return f"an identifier: {n:,} different values in {n_rows:,} rows"
     if n > MOST_NAMES:
         return f"{n:,} different values, more than {MOST_NAMES:,}; put them into classes"
-    column = _named(name, sides)
-    _note_spellings(column, notes)
-    return column
+    given = answers.apply(name, sides)
+    return given if isinstance(given, str) else _named(name, given)
 
 
 def _binned(name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]) -> Column:
@@ -261,15 +312,6 @@ def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
 
 def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)
-
-
-def _note_spellings(column: Column, notes: list[str]) -> None:
-    train, target = column.counts()
-    known = {value.casefold(): value for value, rows in zip(column.values, train, strict=True) if rows}
-    for value, a, b in zip(column.values, train, target, strict=True):
-        twin = known.get(value.casefold())
-        if not a and b and twin is not None:
-            notes.append(f"{column.name}: {value!r} and {twin!r} are taken as different values")
 
 
 def split_tables(split: Split, against: str, columns: Sequence[str] | None = None, seed: int = 0) -> Tables:

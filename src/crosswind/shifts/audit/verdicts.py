@@ -42,9 +42,12 @@ def audit(
     columns: Sequence[str] | None = None,
     names: Sequence[str] = (),
     seed: int = 0,
+    header: Sequence[str] | None = None,
+    same: Sequence[str] = (),
+    distinct: Sequence[str] = (),
 ) -> Audit:
     """Which shifts lie between a training table and a target table, or between the sets of a split; see `crosswind.audit`."""
-    for name, given in (("columns", columns), ("names", names)):
+    for name, given in (("columns", columns), ("names", names), ("header", header), ("same", same), ("distinct", distinct)):
         if isinstance(given, str):
             raise InputError(name, f"must be a list of columns, not {given!r}")
     if isinstance(train, Split):
@@ -56,7 +59,7 @@ def audit(
     else:
         if not isinstance(label, str):
             raise InputError("label", "names the column of the label, and is missing")
-        tables = read_tables(train, target, label, columns, names)
+        tables = read_tables(train, target, label, columns, names, header, same, distinct)
     found, notes = judge(tables.columns, tables.labelled, seed)
     first = tables.columns[0]
     return Audit(

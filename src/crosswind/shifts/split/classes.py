@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InputError
 from crosswind.data.attributes import Attribute
 from crosswind.data.imagenet_classes import outputs_of, synsets
+from crosswind.data.spellings import look_of
 
 Answered = tuple[NDArray[np.int64], NDArray[np.float32] | None]
 
@@ -48,7 +49,8 @@ def _counted(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | Non
             if names == [] and wanted is not None:
                 raise InputError(f"{field}.{name}", "is an empty list; null leaves the class out", ours.values)
         else:
-            names = [name] if name in ours.values else _of_imagenet(name, ours)
+            ours_too = name in ours.values or look_of(name) in map(look_of, ours.values)
+            names = [name] if ours_too else _of_imagenet(name, ours)
             if not names:
                 raise InputError(
                     field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values

@@ -22,7 +22,7 @@ from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followe
 from crosswind.shifts.split.check import check_set
 from crosswind.shifts.split.classes import answers_as, class_map
 from crosswind.shifts.split.index import CellIndex, cell_index
-from crosswind.shifts.split.pictures import joined_units
+from crosswind.shifts.split.pictures import joined_units, said_of_copies, said_of_rows
 from crosswind.shifts.split.plan import LAWS, ROLES, SetPlan, SplitPlan
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows, visit_law
 from crosswind.shifts.split.sampling import Environments, Grouping, default_attributes, grouping, sampling_weights
@@ -51,7 +51,7 @@ def make_split(datasets: Mapping[str, AttributedDataset], main: str, plan: Split
         {name: rows[name] for name, part in parts.items() if part.role != "validation" and name != "train"},
         study.label.values,
         study.warnings(parts),
-        plan.shift.notes(study.index.cells),
+        (*plan.shift.notes(study.index.cells), *said_of_rows(parts.values(), (plan.label, *plan.attributes))),
         flips,
         parts,
     )
@@ -371,7 +371,7 @@ class _Study:
 
     def warnings(self, parts: Mapping[str, Part]) -> tuple[str, ...]:
         """Everything that is allowed but that a user should know of."""
-        found = [*self.plan.shift.warnings(self.index.cells), *self.missing]
+        found = [*self.plan.shift.warnings(self.index.cells), *self.missing, *said_of_copies(parts.values(), self.plan.label)]
         others = self._others()
         shown = {name: dataset.shows for name, dataset in self.datasets.items()}
         for name, deal in {self.main: self.deal, **{name: other.deal for name, other in others.items()}}.items():

@@ -1,21 +1,29 @@
 """Which rows show one picture, so that a picture has one role in a study, whichever data set shows it.
 
-Rows are compared by the names that data sets give to what they show (`origin`, `originals`, `contents`); no pixel is read here.
+Rows are compared by the names that data sets give to what they show (`origin`, `originals`, `contents`), and by the bytes of
+their `files`; no pixel is decoded here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.data.contents import names_of
 from crosswind.data.dataset import AttributedDataset
 
 FREE = 255
 """The role of a row whose picture no other data set holds."""
 _TEST, _VALIDATION, _TRAIN, _UNUSED = range(4)
+
+OF_FILES = (
+    "rows are compared by the bytes of their files; equal pixels in files of different bytes cannot be hashed before planning, and "
+    "are refused where they would train and test, before anything is trained"
+)
+"""What a plan says of files that are read as they are."""
 
 Ints = NDArray[np.int64]
 RoleOf = NDArray[np.uint8]
@@ -29,11 +37,93 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
     """
     key = "joined units"
     if key not in dataset.cache:
-        names = [each for each in (dataset.originals, dataset.contents) if each is not None]
+        names = [each for each in (dataset.originals, *held_by(dataset)) if each is not None]
         repeated = any(len(np.unique(each)) < len(each) for each in names)
         dataset.cache[key] = _joined(_own(dataset), names) if repeated else None
     joined: Ints | None = dataset.cache[key]
     return joined
+
+
+def held_by(dataset: AttributedDataset) -> list[NDArray[np.uint64]]:
+    """Names of what each row holds, uint64 [n]: of its contents, and of the bytes of its file, as far as they are known."""
+    names = [] if dataset.contents is None else [dataset.contents]
+    return names if dataset.files is None else [*names, dataset.files.names()]
+
+
+class Shown(Protocol):
+    """What has a data set and its name in a study, such as a set."""
+
+    @property
+    def source(self) -> str:
+        """The name."""
+
+    @property
+    def dataset(self) -> AttributedDataset:
+        """The data set."""
+
+
+def said_of_copies(sets: Iterable[Shown], label: str) -> list[str]:
+    """Of each data set, how many rows hold what others hold, and where the labels of such rows contradict each other."""
+    found = []
+    for name, dataset in _by_name(sets).items():
+        rows, different = copies_in(dataset)
+        if not rows:
+            continue
+        thing = f"{dataset.shows}s" if dataset.input is None or dataset.input.kind in ("image", "text") else "rows of numbers"
+        found.append(f"{name}: {rows:,} rows hold {different:,} {thing} that other rows hold too; each has one role")
+        told = contradicted(dataset, label) if label in dataset.table.names else None
+        if told is not None:
+            number, pair = told
+            classes, codes = dataset.table.attribute(label).values, dataset.table.column(label)
+            shown = " and ".join(f"{dataset.ids[row] + 1:,} ({classes[codes[row]]})" for row in pair)
+            found.append(f"{name}: {number:,} of these stand in rows of different labels, such as rows {shown}")
+    return found
+
+
+def said_of_rows(sets: Iterable[Shown], attributes: Sequence[str]) -> list[str]:
+    """What data sets say of their rows and of some attributes, and what is not known of their rows before they are read."""
+    return [text for name, dataset in _by_name(sets).items() for text in said_of_data(name, dataset, attributes)]
+
+
+def said_of_data(name: str, dataset: AttributedDataset, attributes: Sequence[str]) -> list[str]:
+    """The same of one data set."""
+    found = [f"{name}: {text}" for about, text in dataset.notes if about in ("", *attributes)]
+    return found if dataset.files is None else [*found, f"{name}: {OF_FILES}"]
+
+
+def _by_name(sets: Iterable[Shown]) -> dict[str, AttributedDataset]:
+    return {each.source: each.dataset for each in sets}
+
+
+def copies_in(dataset: AttributedDataset) -> tuple[int, int]:
+    """The rows that hold what another row of the data set holds, and how many different things that is."""
+    key = "copies"
+    if key not in dataset.cache:
+        counts = [np.unique(names, return_counts=True)[1] for names in held_by(dataset)]
+        repeated = [each[each > 1] for each in counts]
+        dataset.cache[key] = max(((int(each.sum()), len(each)) for each in repeated), default=(0, 0))
+    found: tuple[int, int] = dataset.cache[key]
+    return found
+
+
+def contradicted(dataset: AttributedDataset, label: str) -> tuple[int, tuple[int, int]] | None:
+    """How many things are held by rows of different labels, and two such rows; None for none."""
+    key = ("contradicted", label)
+    if key not in dataset.cache:
+        codes = dataset.table.column(label)
+        dataset.cache[key] = next(filter(None, (_contradicted(names, codes) for names in held_by(dataset))), None)
+    found: tuple[int, tuple[int, int]] | None = dataset.cache[key]
+    return found
+
+
+def _contradicted(names: NDArray[np.uint64], codes: NDArray[Any]) -> tuple[int, tuple[int, int]] | None:
+    order = np.argsort(names, kind="stable")
+    same = names[order[1:]] == names[order[:-1]]
+    other = same & (codes[order[1:]] != codes[order[:-1]])
+    places = np.flatnonzero(other)
+    if not len(places):
+        return None
+    return len(np.unique(names[order[places]])), (int(order[places[0]]), int(order[places[0] + 1]))
 
 
 def apart(units: Ints, dataset: AttributedDataset, part: RoleOf, read: Sequence[int]) -> tuple[Ints, int]:
@@ -98,6 +188,9 @@ def _names(one: AttributedDataset, other: AttributedDataset) -> Iterator[tuple[N
         yield ours, theirs
     if one.contents is not None and other.contents is not None:
         yield one.contents, other.contents
+    if one.files is not None and other.files is not None:
+        ours, theirs = names_of([one.files, other.files])
+        yield ours, theirs
 
 
 def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:

@@ -1,0 +1,146 @@
+"""From the columns of a user's table to a data set: attributes, units, texts, and inputs that are held as an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError
+from crosswind.core.types import InputSpec, digest, digest_arrays
+from crosswind.data.contents import number_hashes, picture_hashes
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.sources.base import names_chosen
+from crosswind.data.sources.packed_texts import contents_of, joined
+from crosswind.data.spellings import UnitDoubts
+from crosswind.data.tabular import Notes, attribute_table, has_column, read_table, unit_codes
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+EQUAL_NUMBERS = (
+    "rows of equal numbers are not taken as copies, since numbers of so few values, or a row that so many repeat, are equal by "
+    "chance: name a unit where they are of one thing"
+)
+"""What a plan says of features whose equal rows tell nothing."""
+MOST_CHARACTERS = 500_000
+"""Of a text: more than a novel has."""
+
+
+def rows_of(path: str, source: str, header: list[str] | None) -> DataFrame:
+    """The rows of a table, under the names of a setting where it has none itself."""
+    names = None if header is None else names_chosen(header, f"{source}.header", "name")
+    return read_table(path, f"{source}.path", names)
+
+
+def of_columns(
+    rows: DataFrame,
+    source: str,
+    path: str,
+    columns: list[str] | None,
+    unit: str | None,
+    taken: Sequence[str],
+    name: str | None = None,
+) -> AttributedDataset:
+    """The attributes of a user's table, without inputs, under `name`, by default that of the file `path`.
+
+    `columns`: which columns are attributes; None: all but `unit` and `taken`.
+
+    Raises `InputError` on settings of the `source`, `DataError` for what the columns hold.
+    """
+    units: NDArray[np.int64] | None = None
+    doubts: UnitDoubts | None = None
+    said: Notes = ()
+    if unit is not None:
+        units, doubts, said = unit_codes(rows, has_column(rows, unit, path, f"{source}.unit"), path)
+    if columns is None:
+        chosen = [name for name in rows.columns if name not in (*taken, unit)]
+        if not chosen:
+            raise DataError(f"{path} has no column of attributes")
+    else:
+        field = f"{source}.columns"
+        chosen = [has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")]
+    table, notes = attribute_table(rows, chosen, path)
+    more: dict[str, Any] = {"distinct": frozenset(), "unit_doubts": doubts, "notes": (*said, *notes)}
+    return AttributedDataset(name or Path(path).stem, table, units=units, **more)
+
+
+def of_text_columns(
+    rows: DataFrame, source: str, path: str, text: object, columns: list[str] | None, unit: str | None, blank: str
+) -> AttributedDataset:
+    """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the `source`, `DataError`."""
+    field = f"{source}.text"
+    given = [text] if isinstance(text, str) else names_chosen(text, field, "column")
+    kept = np.ones(rows.height, dtype=bool)
+    for column in given:
+        has = _has_text(rows, has_column(rows, column, path, field), path)
+        if blank == "refuse" and not has.all():
+            _refuse_blank(rows, column, path, np.flatnonzero(~has), source in ("table", "texts"))
+        kept &= has
+    ids = np.flatnonzero(kept)
+    if not ids.size:
+        raise DataError(f"{path} has no row with a text")
+    rows = rows.filter(kept)
+    parts = [_plain(rows, column).to_list() for column in given]
+    held = np.empty(len(ids), dtype=object)
+    held[:] = [joined(row) for row in zip(*parts, strict=True)]
+    dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
+    return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
+
+
+def _refuse_blank(rows: DataFrame, name: str, path: str, places: NDArray[np.int64], may_be_left_out: bool) -> None:
+    what = "a text of white space alone" if rows[name][int(places[0])] else "no text"
+    others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
+    advice = ", or say blank: leave-out" if may_be_left_out else ""
+    raise DataError(f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}")
+
+
+def _plain(rows: DataFrame, name: str) -> Series:
+    """A column as it is, but for texts that are held as numbers of a list of them: pandas' categories are written so."""
+    import polars
+
+    column = rows.get_column(name)
+    return column.cast(polars.String) if column.dtype in (polars.Categorical, polars.Enum) else column
+
+
+def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
+    """Which rows have a text in a column. Raises `DataError` for a column of something else."""
+    import polars
+
+    column, where = _plain(rows, name), f"{path}, column {name!r}"
+    if column.dtype != polars.String:
+        raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
+    blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
+    if blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any():  # a CSV table has no types
+        raise DataError(f"{where} holds {'no text' if blank.all() else 'numbers, and not texts'}")
+    lengths = column.str.len_chars().fill_null(0).to_numpy()
+    if lengths.max() > MOST_CHARACTERS:
+        row = int(lengths.argmax())
+        much = f"a text of {lengths[row]:,} characters, more than the {MOST_CHARACTERS:,} allowed"
+        raise DataError(f"{where}, row {row + 1} has {much}; is a quote missing, or should it be cut?")
+    return ~blank
+
+
+def with_inputs(
+    dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
+) -> AttributedDataset:
+    """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`, made here of numbers
+    and pictures, while the whole is hashed."""
+    told = {"inputs": held if contents is None else contents}
+    told |= {} if dataset.units is None else {"units": dataset.units}
+    told |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
+    notes = dataset.notes
+    with ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(digest_arrays, told)
+        if contents is None:
+            contents = picture_hashes(held) if spec.kind == "image" else number_hashes(held)
+            notes = notes if contents is not None else (*notes, ("", EQUAL_NUMBERS))
+        made = digest({"source": source, "table": dataset.table.digest(), "arrays": whole.result()})
+    return replace(
+        dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}", notes=notes
+    )
