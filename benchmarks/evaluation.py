@@ -54,6 +54,7 @@ class Rows:
     label: np.ndarray
     group: np.ndarray
     visit_law: None = None
+    answers_as: None = None
 
 
 class Bench:

@@ -69,7 +69,7 @@ WHOLE = {"ada": "run", "bn-adapt": "prediction", "jtt": "run", "me-ada": "run", 
 class Rows:
     """The fields of a RowSet that training and prediction read; environments and groups are drawn evenly."""
 
-    source, visit_law, visit_step = "noise", None, (0, 0)
+    source, visit_law, visit_step, answers_as = "noise", None, (0, 0), None
 
     def __init__(self, label: np.ndarray, environment: np.ndarray) -> None:
         self.rows = np.arange(ROWS)

@@ -33,8 +33,8 @@ def slow_bfloat16() -> str:
     if has_bfloat16() is not False:
         return ""
     return (
-        "and this processor has no instructions for it (avx512_bf16 or amx_bf16 of x86, bf16 of ARM): expect it to take several "
-        "times as long as float32, 7 to 14 times without AVX-512"
+        "and this processor has no instructions for it (avx512_bf16 or amx_bf16 of x86, bf16 of ARM): expect it to be slower "
+        "than float32, 7 to 14 times where there is no AVX-512 either"
     )
 
 
