@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "methods"
 NOTES = ROOT / "benchmarks" / "effects-notes.yaml"
 SECTION = re.compile(r"^([A-Z][A-Za-z ]{2,24}): ?(.*)$")
-CARD = ("Family", "In a study", "Needs", "Hooks", "Limit")
+CARD = ("Family", "In a study", "Needs", "Wants", "Hooks", "Limit", "Measured")
 
 
 def pages() -> dict[str, str]:

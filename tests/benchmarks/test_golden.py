@@ -67,6 +67,19 @@ def test_costs_are_carried_only_where_every_figure_is_equal(
     assert not carry.of_golden_code("erm", again)
 
 
+def test_a_new_sentence_is_no_other_figure(carry: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"parts": {"method-a": {"x": 1}, "method-b": {"x": 1}, "method-c": {"x": 1}}}
+    monkeypatch.setattr(carry.golden, "read_record", lambda: kept)
+    monkeypatch.setattr(carry, "_COMPARED", {})
+    difference = carry.golden.Difference
+    said = [difference("method-a/a: one", "doubts", 0, 1), difference("method-a/a: warnings", "count", 0, 2)]
+    measured = {"method-a": said, "method-b": [*said, difference("method-b/b: one", "accuracy", 0.5, 0.6)]}
+    measured["method-c"] = [difference("method-c/c: one", "count", 3, 4)]
+    monkeypatch.setattr(carry.golden, "compare", lambda part, old: (measured[part], f"{len(measured[part])} differences"))
+    assert carry.golden_is_equal("method-a") == ""
+    assert "1 figures differ" in carry.golden_is_equal("method-b") and "1 figures differ" in carry.golden_is_equal("method-c")
+
+
 def test_breaks_are_complete_and_their_tests_are_named() -> None:
     breaks = yaml.safe_load((ROOT / "benchmarks" / "breaks.yaml").read_text(encoding="utf-8"))
     assert len(breaks) >= 60

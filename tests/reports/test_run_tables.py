@@ -104,3 +104,27 @@ def test_the_sentence_weighs_methods_by_their_seconds() -> None:
     few = [run_of(cost_of({"step": 6.0}), "groupdro")]
     assert "making batches" in largest_part(costs(many + few))
     assert largest_part([]) == ""
+
+
+def test_what_methods_did_is_a_row_a_measure_over_runs() -> None:
+    from crosswind.reports.actions import action_table
+    from crosswind.reports.results import arrange
+
+    def row(method: str, seed: int, name: str, action: object) -> dict[str, Any]:
+        labels = {"study": "s", "data": "d", "shift": "SC", "size": "e", "model": "m", "method": method, "point": "", "seed": seed}
+        metrics = {"n": 10, "accuracy": 0.5, "role": "test", **({} if action is None else {"action": action})}
+        return {**labels, "status": "finished", "rule": "last", "set": name, "metrics": metrics, "reason": None}
+
+    rows = [row("erm", 0, "test", None)]
+    for seed, share in ((0, 0.25), (1, 0.75)):
+        rows += [row("irm", seed, name, {"share_of_loss": share, "looks": 2.0}) for name in ("test", "validation")]
+    rows += [row("own", 0, "test", {"pulled": 3.5, "broken": float("nan"), "odd": "x"}), row("bad", 0, "test", 7)]
+    table = action_table(arrange(rows))
+    assert table is not None and table.columns[-5:] == ("measured", "runs", "mean", "least", "most")
+    told = {(cells[4], cells[5]): cells[6:] for cells in table.rows}
+    assert told == {
+        ("irm", "own share of the loss, the largest seen, %"): (2, "50", "25", "75"),
+        ("irm", "steps looked at"): (2, "2", "2", "2"),
+        ("own", "pulled"): (1, "3.5", "3.5", "3.5"),
+    }
+    assert action_table(arrange(rows[:1])) is None

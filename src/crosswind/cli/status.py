@@ -18,7 +18,7 @@ _TELL_SECONDS = 10.0
 
 
 def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False) -> None:
-    """Say how many runs of each study are done, running, waiting or failed, and why, and whose files are gone or of another size.
+    """Say how many runs of each study are done, running, waiting or failed, and why; what runs warned of; whose files are gone.
 
     Files are not read: crosswind check does that.
     """
@@ -42,18 +42,23 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
                 stopped = f"{failure['runs']} stopped by the machine ({CAUSES.get(failure['cause'], 'system error')})"
                 words = f"{stopped}: they run again at the next run ({one_line(failure['reason'])})"
             typer.echo(f"  {words}")
+        for warning in row["warnings"][:_SHOWN]:
+            typer.echo(f"  warned of in {warning['runs']}: {one_line(warning['text'])}")
+        if (more := len(row["warnings"]) - _SHOWN) > 0:
+            typer.echo(f"  and {more} more warnings: crosswind report {where}")
         warn_of_damage(row["name"], row["damaged"], where)
 
 
 def status_row(store: Any, name: str) -> dict[str, Any]:
-    """The state of one study as plain values: counts by status, failures by reason, and what `Store.damaged` sees."""
+    """The state of one study as plain values: counts by status, failures by reason, warnings, and what `Store.damaged` sees."""
     reasons: dict[tuple[str, str | None], list[str]] = {}
     counts = store.counts(name)
     for run in store.runs(name) if counts["failed"] else ():
         if run["status"] == "failed":
             reasons.setdefault((run["reason"] or "no reason recorded", run["cause"]), []).append(run["key"])
     failures = [{"reason": reason, "cause": cause, "runs": len(keys), "keys": keys} for (reason, cause), keys in reasons.items()]
-    return {"name": name, **counts, "failures": failures, "damaged": store.damaged(name)}
+    warnings = [{"text": text, "runs": number} for text, number in store.warnings(name)]
+    return {"name": name, **counts, "failures": failures, "warnings": warnings, "damaged": store.damaged(name)}
 
 
 def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> None:

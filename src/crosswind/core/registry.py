@@ -2,7 +2,8 @@
 
 A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and help may not import torch,
 which most of these files do. So each file of a room is parsed, and only the *declarations* of a registered class (docstring, knobs,
-needs, limit, built, version) are evaluated, with nothing but the words of `crosswind.core.knobs`. `load` imports the file.
+needs, limit, action, built, version) are evaluated, with nothing but the words of `crosswind.core.knobs` and its neighbours. `load`
+imports the file.
 
 Classes outside the package come by the entry-point group `crosswind`, whose values name modules (read in the same way), or are
 registered by being defined in the running program. A worker process imports the modules that `CROSSWIND_MODULES` names.
@@ -24,8 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from crosswind.core import cards
+from crosswind.core import actions, cards
 from crosswind.core import knobs as declarations
+from crosswind.core.actions import Action
 from crosswind.core.cards import Card
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Access, Form, Knob, Limit, Needs
@@ -47,11 +49,11 @@ MODULES_VARIABLE = "CROSSWIND_MODULES"
 
 _WORDS: dict[str, Any] = {
     name: word
-    for module in (declarations, cards)
+    for module in (declarations, actions, cards)
     for name, word in vars(module).items()
     if not name.startswith("_") and getattr(word, "__module__", "") == module.__name__
 }
-_DECLARED = ("needs", "limit", "built", "card", "copy", "own", "version", "family", "extra", "access")
+_DECLARED = ("needs", "limit", "action", "built", "card", "copy", "own", "version", "family", "extra", "access")
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -68,6 +70,7 @@ class Facts:
     knobs: tuple[Knob, ...] = ()
     needs: Needs | None = None
     limit: Limit | None = None
+    action: Action | None = None
     built: Form | None = None
     card: Card | None = None
     copy: str = ""

@@ -14,6 +14,7 @@ nothing and knows no data set's name. Use the weakest hook that serves:
     predict      the prediction is not the model's forward pass
     adapt        unlabelled evaluation inputs are used (declared by `needs.adapts`)
     doubts       a run may come out as another method's, which its reader must be told
+    measured     how much the method did is a number that its state holds
 
 This module does not import torch, so that `Info` serves planning.
 """
@@ -24,7 +25,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.actions import Action
+from crosswind.core.environments import aligned_codes
 from crosswind.core.exhibits import Exhibit
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.types import InputSpec
@@ -119,31 +121,6 @@ class Pair:
     x: Tensor
     ids: Tensor
     environment: Tensor
-
-
-def aligned_codes(
-    names: Sequence[str], rows: Sequence[float], clean: str | None, aligned: Sequence[str] | None, path: str = "method"
-) -> tuple[int, list[int]]:
-    """The code of the environment `clean` and those of the `aligned`, given as `noise` or as `corruption=noise`.
-
-    None: the first environment with training `rows`, and all others with such. Raises `InputError` on `path.clean` and
-    `path.aligned` for a name of no environment with training rows, and for one that is named where it must not be.
-    """
-    shown = {code: names[code] for code, count in enumerate(rows) if count > 0}
-
-    def code_of(name: str, field: str, valid: Mapping[int, str]) -> int:
-        for code, full in valid.items():
-            if name in (full, ", ".join(part.partition("=")[2] or part for part in full.split(", "))):
-                return code
-        raise unknown(f"{path}.{field}", "environment", name, list(valid.values()))
-
-    first = next(iter(shown)) if clean is None else code_of(clean, "clean", shown)
-    others = {code: name for code, name in shown.items() if code != first}
-    given = [] if isinstance(aligned, str) else aligned
-    found = list(others) if given is None else [code_of(name, "aligned", others) for name in given]
-    if not found or len(set(found)) < len(found):
-        raise InputError(f"{path}.aligned", f"must be a list of environments, each once, not {aligned!r}", list(others.values()))
-    return first, found
 
 
 @dataclass(frozen=True)
@@ -323,6 +300,7 @@ class Method:
 
     needs: ClassVar[Needs] = Needs()
     limit: ClassVar[Limit] = Limit.none("abstract")
+    action: ClassVar[Action | None] = None
     version: ClassVar[int] = 1
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
@@ -390,6 +368,10 @@ class Method:
     def doubts(self, state: State) -> list[str]:
         """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
         return []
+
+    def measured(self, state: State) -> Mapping[str, float]:
+        """How much the method did, by name and unit, as `moved_grey_levels`; declared by `action.tells`. `state`: at the end."""
+        return {}
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
         """What there is to look at after training, by name; `state` is that at its end. Reports draw it, and no number reads it."""

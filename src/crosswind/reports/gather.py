@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crosswind.core import html
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
+from crosswind.reports.actions import action_table
 from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
 from crosswind.reports.findings import Findings, find
 from crosswind.reports.judged_pools import Judged
@@ -185,12 +186,17 @@ class StudyRecord:
         return {"study": self.name, "findings": found, "tables": [table.to_json() for table in self.text_tables()]}
 
     def text_tables(self) -> list[Table]:
-        """Every table: those of the places, the claims, where the time went, and the state of the runs."""
+        """Every table: those of the places, the claims, what methods did, where the time went, and the state of the runs."""
         with damage_named(self.store, self.name):
             places = [table for tables in self.tables.values() for table in tables.values()]
             places += [table for item in self.prompts for table in prompt_tables(item)]
             places += [table for item in self.pools for some in item.tables.values() for table in some]
-            rest = (claim_table(self.name, self.claims), time_table(costs(self.runs)), run_table(self.found))
+            rest = (
+                claim_table(self.name, self.claims),
+                action_table(self.found),
+                time_table(costs(self.runs)),
+                run_table(self.found),
+            )
             return [*places, *(table for table in rest if table is not None)]
 
     def number_tables(self, every: bool) -> list[Table]:

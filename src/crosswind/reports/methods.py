@@ -12,8 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from crosswind.core.actions import action_of
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import Facts, facts, listing
+from crosswind.training.wants import WANTED, Want
 
 COST_MODEL = "resnet18"
 """The model whose cost lists show; others are on the cards."""
@@ -90,8 +92,10 @@ def card_lines(known: Facts) -> list[tuple[str, str]]:
         ("Family", family_of(known)),
         ("In a study", f"{known.room}: [{known.name}]"),
         ("Needs", "; ".join(known.needs.words()) if known.needs is not None else ""),
+        ("Wants", _wants(known.name) if known.room == "methods" else ""),
         ("Hooks", (", ".join(known.defines) or "none") if known.room == "methods" else ""),
         ("Limit", _limit(known)),
+        ("Measured", action_of(known.name, known.action, known.limit, known.defines).words() if known.room == "methods" else ""),
     ]
     if cost := cost_of(known.name):
         parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
@@ -114,6 +118,12 @@ def side_names(claim: Mapping[str, Any]) -> tuple[str, str]:
     if better["model"] == than["model"]:
         return str(better["method"]), str(than["method"])
     return f"{better['method']} on {better['model']}", f"{than['method']} on {than['model']}"
+
+
+def _wants(name: str) -> str:
+    want = WANTED.get(name, Want())
+    steps = f"{want.steps} steps or more, since {want.because}" if want.steps else ""
+    return f"given weights: it {want.weights}" if want.weights else steps
 
 
 def _limit(known: Facts) -> str:

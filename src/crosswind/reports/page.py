@@ -19,6 +19,7 @@ from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports import estimate_sections, row_sections
 from crosswind.reports import figures as draw
+from crosswind.reports.actions import action_table
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
 from crosswind.reports.families import agreement_table, change_table, families, family_map, rank_by_seed_table
@@ -307,7 +308,7 @@ def _time(study: StudyRecord) -> Section:
 def _runs(study: StudyRecord) -> Section:
     trouble = trouble_table(study.runs)
     # The reasons stand in a table of their own here, not in the notes.
-    tables = [run_table(study.found, reasons=False), trouble, warning_table(study.runs)]
+    tables = [run_table(study.found, reasons=False), trouble, warning_table(study.runs), action_table(study.found)]
     intro = [] if trouble else ["No run failed and none diverged."]
     return Section("Runs", intro, [Group(tables=[table for table in tables if table is not None])])
 

@@ -108,6 +108,7 @@ def fit(spec: Values, place: Place) -> Done:
     }
     about = {**shared, "rules": rules, "train_shared": split.report["train_shared"], "sets": _names(split)}
     about |= {} if trajectory.fitted is None else {"fitted": trajectory.fitted}
+    about |= {"action": dict(trajectory.action)} if trajectory.action else {}
     profile = {} if traced is None or place.profile is None else {"profile": _write_profile(place.profile, traced)}
     return about, {**shared, **profile}
 
@@ -238,7 +239,7 @@ def score(spec: Values, place: Place) -> Done:
             metrics = scores(predictions, names[name]["groups"], names[name]["classes"], seen=seen)
             metrics |= {"role": names[name]["role"], "selected_step": told["selected_step"], "ties": told["ties"]}
             metrics |= {"doubts": [*told["doubts"], *doubts], "train_shared": fitted["train_shared"]}
-            metrics |= {"fitted": fitted["fitted"]} if "fitted" in fitted else {}
+            metrics |= {name: fitted[name] for name in ("fitted", "action") if name in fitted}
             for about in estimates:
                 given = about["estimates"].get(rule, about["estimates"].get(GIVEN))
                 if about["spec"]["set"] == name and given is not None:

@@ -164,6 +164,7 @@ class DrawCounts:
             "models": {label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()},
             "attributes": split["attributes"],
             "environment_names": self._names(environments),
+            "name": method.facts.name,
             "visited": any(name in chosen for name in self.study_cells.names if name not in self.cells.names),
         }
         for _, knobs, training in method.points:

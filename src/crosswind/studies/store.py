@@ -194,6 +194,15 @@ class Store:
         found = [(self._value(content, dict), number) for content, number in self._rows(query.group_by(runs.c.versions))]
         return sorted(found, key=lambda pair: -pair[1])
 
+    def warnings(self, study: str) -> list[tuple[str, int]]:
+        """What the study's runs warned of, a sentence each, and how many runs did; the most frequent first."""
+        query = sa.select(runs.c.warnings, sa.func.count()).where(runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS)
+        counts: dict[str, int] = {}
+        for content, number in self._rows(query.where(runs.c.warnings.is_not(None)).group_by(runs.c.warnings)):
+            for sentence in map(str, dict.fromkeys(self._value(content, list))):
+                counts[sentence] = counts.get(sentence, 0) + number
+        return sorted(counts.items(), key=lambda pair: -pair[1])
+
     # --- runs --------------------------------------------------------------------------------------------------------------
 
     def run(self, prefix: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -68,6 +68,10 @@ class Steps:
     def replayed(self) -> bool:
         """Whether the next step of the stage will be a replay."""
         return self._graph is not None and self._compared >= CHECKED
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Where what is no step of the stage is done, such as a look at gradients: on the stream of recorded steps, if any."""
+        return nullcontext() if self.why and self._graph is None else self._beside()
 
     def take(self, batch: Batch, number: int) -> Loss:
         """Train on a batch, with `number` as the seed of all that is drawn in the step."""

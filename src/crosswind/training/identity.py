@@ -70,6 +70,7 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
         models={} if model is None else {model.name: model},
         environment_names=info.environment_names,
         visited=environment_step > 0,
+        name=str(method.registered_name),  # type: ignore[attr-defined]
     )
 
 

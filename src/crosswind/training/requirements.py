@@ -22,6 +22,7 @@ from crosswind.data.derive import training_keys
 from crosswind.methods.base import Info, Method, aligned_codes
 from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import ModelSpec, TrainingSettings
+from crosswind.training.wants import WANTED, Want
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +45,7 @@ class Pairing:
     the method gets it, None where it is not known. `models`: those that it is run with, by label.
     `attributes`: the names that `groups` and `environments` may have. `lots`: the smallest number of test rows that the method
     adapts to at once, and their name; None where it does not adapt. `environment_names`: as `environment_rows`; `visited`: whether
-    a row is seen in another environment at another visit.
+    a row is seen in another environment at another visit. `name`: that of the method.
     """
 
     needs: Needs
@@ -65,6 +66,7 @@ class Pairing:
     lots: tuple[int, str] | None = None
     environment_names: Sequence[str] = ()
     visited: bool = False
+    name: str = ""
 
     @property
     def environments(self) -> list[float]:
@@ -274,10 +276,14 @@ def _warnings(pairing: Pairing) -> Iterator[str]:
         yield f"measures environments by their rows in a batch, and {few}"
     if pairing.even and (single := sum(count == 1 for count in pairing.environments)):
         yield f"has {single} of {present} environments with a single training row, which each batch repeats"
-    for label, model in pairing.models.items() if needs.given else ():
+    weights = "goes back towards the initial weights" if needs.given else WANTED.get(pairing.name, Want()).weights
+    for label, model in pairing.models.items() if weights else ():
         form = facts("models", model.name).built
         if form is not None and not form.is_given(model.knobs):
-            yield f"goes back towards the initial weights, and those of {label!r} are random; name weights, or take clip with tuned"
+            yield f"{weights}, and those of {label!r} are random; name weights, or take clip with tuned"
+    want = WANTED.get(pairing.name, Want())
+    if 0 < pairing.steps < want.steps and not (pairing.limit is not None and pairing.limit.reached(pairing.knobs)):
+        yield f"has {pairing.steps} steps, and below {want.steps} it was seen far behind plain training: {want.because}"
     # Groups without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
     if needs.groups and missing:
         yield f"cannot weigh groups of which the sampler {sampler} never draws a row: {_shown(missing)}"
@@ -310,11 +316,13 @@ def run_warnings(
     state: Mapping[str, Tensor],
     selections: Mapping[str, Selection],
     start: int,
+    idle: Sequence[str] = (),
 ) -> dict[str, list[str]]:
     """For each selection rule what the reader of its numbers must be told, a sentence each: what the method found out itself, what
     its rows say, and what the rule took.
 
-    `state` is that at the end; `start`: the first step from after the method's last switch, 0 where it has none.
+    `state` is that at the end; `start`: the first step from after the method's last switch, 0 where it has none. `idle`: that the
+    method was measured and did next to nothing, which is told unless the method is at its limit by name.
     """
     name = _name(method)
     own = method.doubts(dict(state))
@@ -324,6 +332,8 @@ def run_warnings(
     if own:
         # It knows better why it is another method.
         found = [text for text in found if not text.startswith(("is ", "compares environments"))]
+    if not any(text.startswith(("is ", "changes no picture")) for text in found):
+        own = [*own, *idle]
     end = selections["last"].step
     if end == 0 and method.needs.base is None:  # with one, its training may be all there is
         found.append("took no step, so its networks are as they began")

@@ -20,14 +20,16 @@ from crosswind.core.errors import RunError
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
-from crosswind.methods.base import Info, Loss, Method, Stage
+from crosswind.methods.base import Info, Loss, Method, Stage, State
 from crosswind.models.build import Model
 from crosswind.models.encoding import encoded
 from crosswind.training import checkpoint as files
+from crosswind.training.action_numbers import number_doubts, numbers_of
 from crosswind.training.cuda_graphs import Steps
 from crosswind.training.identity import identity, pairing_of, smallest_lot
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.metering import Meter, finished_work
+from crosswind.training.own_action import OwnAction, moved_levels
 from crosswind.training.predicting import predict, predict_adapted, score
 from crosswind.training.requirements import check_stages, lot_warnings, run_warnings
 from crosswind.training.run_context import LoopContext
@@ -76,14 +78,15 @@ class Run:
         self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
         how = method.needs.sampler, method.views(), method.partners(info)
         self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, *how)
-        training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
-        self.context = LoopContext(method, info, model, settings, seed, self.rows, training, base)
+        self.training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
+        self.context = LoopContext(method, info, model, settings, seed, self.rows, self.training, base)
         made = self.context.modules.get("model")
         if isinstance(made, Model):
             check_stages(method.registered_name, method.needs, made.stages)  # type: ignore[attr-defined]
         self.validation = {
             name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
         }
+        self.own = OwnAction(method, info, self.context, settings)
         self.identity = identity(method, split, images, model, settings, seed, base, rules)
         self.index, self.stage = -1, Stage()
         self.step, self.before = 0, 0  # steps done in the stage, and in earlier ones
@@ -153,6 +156,7 @@ class Run:
         steps = Steps(self.method, context, self.settings.device, length)
         clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
         context.train()
+        self.own.begin(length, every)
         if length == 0:
             self._validate()
             if not all(bool(torch.isfinite(value).all()) for value in self.context.modules["model"].parameters()):
@@ -164,9 +168,14 @@ class Run:
                 ended = clock()
             batch = self.rows.batch(self.step, length)
             ready = clock()
-            self._log(steps.take(batch, torch_seed(self.seed, "step", self.stage.name, self.step)))
-            self.step += 1
             seconds["data"] += ready - ended
+            number = torch_seed(self.seed, "step", self.stage.name, self.step)
+            if self.own.due(self.step):
+                with steps.beside():
+                    self.own.look(batch, number)
+                ready = clock()
+            self._log(steps.take(batch, number))
+            self.step += 1
             ended = clock()
             seconds["step"] += ended - ready
             fitted = self._fitted()
@@ -197,6 +206,7 @@ class Run:
         with self.meter.part("step"):
             finished_work(self.settings.device)
             means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
+            self.own.settle()
         self.logged = {}
         total = self.before + self.step
         with nullcontext() if self.profile is None else self.profile.validation(), self.meter.part("evaluation", "validation"):
@@ -249,6 +259,7 @@ class Run:
             "selector": self.selector.save(),
             "stopper": [_finite(self.stopper.best), self.stopper.waited],
             "seconds": self.meter.saved(),
+            "shares": self.own.save(),
             **{key: getattr(self, key) for key in _NUMBERS},
         }
         files.save(path, tensors, values)
@@ -263,6 +274,7 @@ class Run:
         for key in _NUMBERS:
             setattr(self, key, values[key])
         self.meter.restore(values["seconds"])
+        self.own.restore(values.get("shares", ()))  # a checkpoint of an earlier version has none
         self.stage = files.stage_from(values["stage"], tensors)
         self.context.load_weights(tensors)
         self.context.begin(self.stage, fresh=False)
@@ -296,11 +308,22 @@ class Run:
         cost = {**self.meter.cost(), "steps": float(self.before + self.step)}
         frozen = {key: value.detach().cpu() for key, value in self.context.frozen().items()}
         pairing = pairing_of(self.method, self.split, self.info, self.model)
-        told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start)
+        action, idle = self._action(state)
+        told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start, idle)
         told = {rule: [*own, *doubts] for rule, own in told.items()}
         ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
         # A state that is no longer finite shows nothing.
-        return Trajectory(*ended, {} if self.status == "diverged" else self.method.exhibits(self.info, state))
+        exhibits = {} if self.status == "diverged" else self.method.exhibits(self.info, state)
+        return Trajectory(*ended, exhibits, action)
+
+    def _action(self, state: State) -> tuple[dict[str, float], list[str]]:
+        """What the method did beside plain training, in numbers by name, and what must be said where that was next to nothing."""
+        with self.meter.part("evaluation"):
+            moved = moved_levels(self.method, self.training, self.seed) if self.own.action.views else None
+        numbers = {**self.own.numbers(), **numbers_of(self.method, state)}
+        if moved is not None:
+            numbers["moved_grey_levels"] = moved
+        return numbers, [*self.own.doubts(), *number_doubts(numbers, said=bool(self.method.doubts(state)))]
 
     def answer(
         self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset], *, given: bool = False

@@ -202,6 +202,14 @@ class LoopContext:
             for name, spec in self._method.optimisers(self.info, self.modules, stage.name).items()
         }
 
+    def has_optimiser(self, name: str) -> bool:
+        """Whether the stage has an optimiser of this name."""
+        return name in self._optimisers
+
+    def parameters(self, name: str) -> list[nn.Parameter]:
+        """What the optimiser `name` of the stage updates."""
+        return self._optimisers[name].parameters
+
     def train(self, mode: bool = True) -> None:
         """Every network in training mode, or in evaluation mode."""
         for module in self.modules.values():

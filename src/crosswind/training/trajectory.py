@@ -35,7 +35,9 @@ class Trajectory:
     `predictions[rule][set]`: every rule and every validation and evaluation set; evaluation sets are adapted to where the method
     does so, validation sets are as the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its
     numbers must be told, a sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`. `exhibits`:
-    what the method shows.
+    what the method shows. `action`: what the method did beside plain training, in numbers by name: `share_of_loss` and
+    `share_of_gradient`, the largest at `looks` steps, which took `look_seconds`; and what the method itself measures, such as
+    `moved_grey_levels`.
     """
 
     status: str
@@ -48,6 +50,7 @@ class Trajectory:
     frozen: Mapping[str, Tensor] = field(repr=False)
     answer: Answer = field(default=_says_nothing, repr=False)
     exhibits: Mapping[str, Exhibit] = field(default_factory=dict, repr=False)
+    action: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def warnings(self) -> list[str]:
