@@ -30,9 +30,9 @@ from crosswind.core.registry import listing
 from crosswind.evaluation.compare import paired
 from crosswind.studies.reading import read_study_file
 
-OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining")
+OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining", "bpa-released", "ubnet-parts")
 """Subjects that are no method."""
-MISSING: tuple[str, ...] = ()
+MISSING: tuple[str, ...] = ("bpa-released", "ubnet-parts")
 """Subjects without a record yet; one whose record is there must not stand here."""
 FOUND = records()
 

@@ -114,6 +114,31 @@ def test_random_clusters_as_a_plain_loop_over_rows(seen: bool) -> None:
         assert torch.equal(found.state["weight"][left], held["weight"][left])
 
 
+@pytest.mark.parametrize("step", [0.05, 0.01, 0.3])
+@pytest.mark.parametrize("seen", [True, False])
+def test_as_released_a_rows_weight_holds_nothing_of_its_past(step: float, seen: bool) -> None:
+    """Raw 1/3 and 3, over their mean 0.2 and 1.8, or 0.5 and 1.5 by sizes alone; then r exp(step r), over its mean."""
+    method = BPA(k=2, momentum=step, average="released")
+    held = state(method, [0, 0, 0, 1], [0.25, 0.5, 0.75, 1.5] if seen else None)
+    raw = np.array([0.2, 1.8] if seen else [0.5, 1.5])
+    expected = raw * np.exp(step * raw)
+    expected /= expected.mean()
+    for before in ([1.0, 1.0, 1.0, 1.0], [0.1, 7.0, 7.0, 9.0]):
+        held["weight"] = torch.tensor(before)
+        found = method.loss(MODULES, batch([1.0, 2.0], [0, 3]), held)
+        assert found.state["weight"][[0, 3]].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+        assert float(found.total) == pytest.approx(float((expected * [1.0, 2.0]).mean()), rel=1e-4)
+
+
+def test_as_released_no_step_is_its_limit() -> None:
+    found, plainly = run(BPA(momentum=0.0, average="released"), steps=6), run(ERM(), steps=6)
+    assert not any(" is erm at " in text for text in found.warnings)
+    assert any(not torch.equal(value, found.weights("last")[key]) for key, value in plainly.weights("last").items())
+    assert found.action["share_of_gradient"] > 0.01
+    for average in ("mean", "exponential"):
+        assert any(" is erm at " in text for text in run(BPA(momentum=0.0, average=average), steps=6).warnings)
+
+
 def test_a_row_that_stands_twice_counts_with_its_mean_loss() -> None:
     method = BPA(k=2)
     found = method.loss(MODULES, batch([1.0, 3.0, 2.0], [1, 1, 2]), state(method, [0, 0, 0, 1]))

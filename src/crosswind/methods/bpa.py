@@ -36,6 +36,7 @@ class BPA(Method):
         divided by its mean over B. Every row keeps a running weight w_i, 1 at first:
             w_i <- (1 - momentum) w_i + momentum r_i          (average "mean", their section 4.3)
             w_i <- w_i exp(momentum r_i)                      (average "exponential")
+            w_i <- r_i exp(momentum r_i)                      (average "released": nothing of a row's past is in it)
         divided by its mean over B, and a step descends the mean over B of w_i l_i. L_c is taken anew each `refresh` steps. The
         model starts from the seed's own weights, not from the first network's.
     Assumes: the first network's features tell the groups apart within a class, so that rows against the bias fall in clusters of
@@ -43,13 +44,16 @@ class BPA(Method):
     Knobs: k 8 and momentum 0.3, those of Jeon et al. 2025 (12 clusters for iWildCam). refresh 10: Jeon et al.'s code. The first
         network is ERM for at most base_epochs 50 passes, stopped after base_patience 10 validations without a new best, and that of
         the best validation is taken: Jeon et al. 2025.
-    Limits: at momentum = 0 all weights stay 1, and it is "erm" on the same batches. One cluster a class is not the limit: it weighs
-        classes.
-    Deviations: the authors weigh in their released code the rows of a batch by running weights of the rows, as here; their text has
-        running weights of clusters. Clusters are k-means of features scaled to length 1 (scikit-learn), theirs by the cosine to
-        unscaled centres. A class with fewer different rows than k has fewer clusters; Jeon et al.'s code repeats its rows. A
-        weight above 10 is cut in their settings, which their code never reads; here none is. Patience counts the study's
-        validations, not passes. A row that stands in a batch twice counts with its mean loss.
+    Limits: at momentum = 0 all weights stay 1, and it is "erm" on the same batches, but for average "released". One cluster a class
+        is not the limit: it weighs classes.
+    Deviations: the authors weigh in their released code the rows of a batch by weights of the rows, as here; their text has running
+        weights of clusters. That code has no running average: whichever is asked for, it first puts the raw weight where the
+        running one was. So its "avg" is r_i whatever the momentum, and its default, "expavg" with a step of 0.05 (0.01 in its last
+        version), is r_i exp(0.05 r_i): average "released" with momentum 0.05 here. The default here is the text's. Clusters are
+        k-means of features scaled to length 1 (scikit-learn), theirs by the cosine to unscaled centres. A class with fewer
+        different rows than k has fewer clusters; Jeon et al.'s code repeats its rows. A weight above 10 is cut in their settings,
+        which their code never reads; here none is. Patience counts the study's validations, not passes. A row that stands in a
+        batch twice counts with its mean loss.
     Reference:
         @inproceedings{seo2022unsupervised, title={Unsupervised Learning of Debiased Representations with Pseudo-Attributes},
         author={Seo, Seonguk and Lee, Joon-Young and Han, Bohyung}, booktitle={CVPR}, pages={16742--16751}, year={2022}}
@@ -70,12 +74,12 @@ class BPA(Method):
         search=linear(0.05, 0.5),
         grid={"jeon2025": [0.3]},
         source="Jeon et al. 2025, table 9",
-        doc="share of the raw weight in the running one, or the factor in the exponent",
+        doc="share of the raw weight in the running one, or the factor in the exponent (0.05 as released)",
     )
     average: str = knob(
         "mean",
-        domain="{mean, exponential}",
-        source="Seo et al. 2022, section 4.3; exponential: the authors' code",
+        domain="{mean, exponential, released}",
+        source="Seo et al. 2022, section 4.3; exponential: as the authors' code names it; released: as that code computes it",
         doc="how raw weights become running ones",
     )
     refresh: int = knob(
@@ -91,7 +95,7 @@ class BPA(Method):
     needs = Needs(
         base=Base("erm", settings={"stop_at": None}, from_knobs={"patience": "base_patience", "epochs": "base_epochs"}), rows=2
     )
-    limit = Limit({"momentum": 0.0}, equals="erm")
+    limit = Limit({"momentum": 0.0, "average": "mean"}, equals="erm", also=[{"momentum": [0.0], "average": ["exponential"]}])
     version = 1
     family = {"jeon2025": "worst case"}
 
@@ -137,7 +141,7 @@ class BPA(Method):
         raw = torch.where(known, raw * levels[own] / levels.sum().clamp(min=1e-30), raw)
         before = state["weight"][batch.ids]
         raw = raw / raw.mean().clamp(min=1e-30)
-        new = torch.lerp(before, raw, self.momentum) if self.average == "mean" else before * torch.exp(self.momentum * raw)
+        new = self._weighed(before, raw)
         new = new / new.mean()
         with torch.no_grad():
             same = (batch.ids[:, None] == batch.ids).float()
@@ -149,9 +153,15 @@ class BPA(Method):
             (new.to(each.dtype) * each).mean(), {"largest_weight": new.max()}, {"weight": weights, "loss": losses, "level": levels}
         )
 
+    def _weighed(self, before: Tensor, raw: Tensor) -> Tensor:
+        """The weights of rows by those that they had and the raw ones of their clusters, [n] each."""
+        if self.average == "mean":
+            return torch.lerp(before, raw, self.momentum)
+        return (before if self.average == "exponential" else raw) * torch.exp(self.momentum * raw)
+
     def doubts(self, state: State) -> list[str]:
         """Weights that follow nothing, or the clusters' sizes alone."""
-        if self.momentum == 0:
+        if self.momentum == 0 and self.average != "released":
             return []
         if not bool(state["found"]):
             return [
