@@ -180,7 +180,7 @@ def test_a_class_that_never_occurs_in_the_source_is_told_by_sums(tmp_path: Path,
     known = {name: np.array(column)[seen] for name, column in known.items()} | {"confidence": OTHERS["confidence"][: seen.sum()]}
     classes, _, notes = accuracy(written(tmp_path, {**new, "confidence": OTHERS["confidence"]}, known))
     assert classes == names and notes == (
-        "No labelled row is of class fox, whose column is taken for one of a class all the same; classes names those that are.",
+        "No labelled row is of class fox; its column is taken for scores all the same. Name the classes if that is wrong.",
         "Column confidence is no class of the source: left out.",
     )
 

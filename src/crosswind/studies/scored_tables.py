@@ -280,10 +280,9 @@ def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]
     absent = [name for name in chosen.classes if name not in values]
     if not absent:
         return ()
-    words = (
-        f"class {absent[0]}, whose column is" if len(absent) == 1 else f"classes {', '.join(absent[:_SHOWN])}, whose columns are"
-    )
-    return (f"No labelled row is of {words} taken for one of a class all the same; classes names those that are.",)
+    listed = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
+    words = f"class {listed}; its column is" if len(absent) == 1 else f"the classes {listed}; their columns are"
+    return (f"No labelled row is of {words} taken for scores all the same. Name the classes if that is wrong.",)
 
 
 def _notes(new: _Table, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
