@@ -341,3 +341,25 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         status, error = _status(["estimate", *arguments]), capsys.readouterr().err.strip().splitlines()[-1]
         assert (status, sentence in error) == (2, True), (arguments, error)
     assert len(cases) == 35
+
+
+def test_a_shift_of_labels_is_heard_by_the_choice(world: Path, tmp_path: Path) -> None:
+    """Mostly one digit, as bright as the source: what is believed learned from copies whose labels shift so, and is right."""
+    digits = load_digits()
+    random, place = np.random.default_rng(0), tmp_path / "mostly-zero"
+    place.mkdir()
+    others = np.arange(400, 1000)
+    chosen = [*others[digits.target[others] == 0][:50], *random.choice(others[digits.target[others] != 0], 25, replace=False)]
+    for i in chosen:
+        Image.fromarray((digits.images[i] * 255 / 16).astype(np.uint8)).save(place / f"{i:04}.png")
+    found = asked(world, data=place, pool_rows=60, near_rows=0)
+    pixels = digits.images[chosen].astype(np.float64) * 255 / 16
+    centres = np.load(world / "centres.npy")
+    answers = -((pixels.astype(np.uint8).reshape(len(chosen), 1, -1) / 255 - centres) ** 2).sum(axis=2)
+    right = float((answers.argmax(axis=1) == digits.target[chosen]).mean())
+    assert any(item.name == "label-shift" and item.warning for item in found.findings)
+    best = found.believed
+    assert best is not None and best.shifted and best.estimator not in ("cot", "cott")
+    assert best.estimate.low is not None and best.estimate.high is not None
+    assert best.estimate.low <= right <= best.estimate.high and abs(best.estimate.accuracy - right) < 0.08
+    assert "drawn so that their labels shift as those of the answers seem to, none of which it had learned from" in str(found)

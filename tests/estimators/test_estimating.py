@@ -223,7 +223,7 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(DifferenceOfConfidences, "no_pool_interval", "it fails under fog")
     told = estimated(DifferenceOfConfidences(), source, target, pool)
     assert isinstance(plain, Estimate) and plain.low is not None and plain.no_interval == ""
-    assert told == replace(plain, low=None, high=None, basis="", no_interval="it fails under fog")
+    assert told == replace(plain, low=None, high=None, basis="", no_interval="it fails under fog", warnings=())
     bare = estimated(DifferenceOfConfidences(), source, target)
     assert isinstance(bare, Estimate) and bare.basis == "rows" and bare.no_interval == "", "rows are another matter"
     monkeypatch.setattr(DifferenceOfConfidences, "resamples", 0)
@@ -235,7 +235,7 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_estimator_without_an_interval_says_why() -> None:
     every = [load("estimators", item.name) for item in listing("estimators")]
     direct = [item for item in every if issubclass(item, Estimator)]
-    assert len(direct) == 7 and all(item.resamples or item.no_rows_interval for item in direct)
+    assert len(direct) == 8 and all(item.resamples or item.no_rows_interval for item in direct)
     assert sum(not item.no_pool_interval for item in direct) >= 3
     whys = [why for item in every for key in ("no_pool_interval", "no_rows_interval") if (why := getattr(item, key, ""))]
     assert len(whys) == 11 and not any(why.endswith(".") for why in whys)

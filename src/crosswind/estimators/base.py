@@ -145,12 +145,14 @@ class Estimator(ABC):
 
     `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows; where 0, `no_rows_interval` says
     why. `no_pool_interval`: why its intervals of a pool are not shown, "" where those measured hold (`benchmarks/coverage.py`).
+    `corrects_labels`: whether it is exact where the labels come in other shares.
     """
 
     access: ClassVar[Access] = Access()
     resamples: ClassVar[int] = 200
     no_rows_interval: ClassVar[str] = ""
     no_pool_interval: ClassVar[str] = ""
+    corrects_labels: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, source: Labelled) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from crosswind.core.knobs import Access
 from crosswind.core.seeds import seed_of
 from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Joint, Labelled, Measure
-from crosswind.estimators.intervals import Drawn, Held, few_rows, with_pool, with_rows
-from crosswind.estimators.label_shift import label_shift
+from crosswind.estimators.intervals import Drawn, Held, few_rows, mean_error, with_pool, with_rows
+from crosswind.estimators.label_shift import TEXT, Fitted, fitted_shares
+from crosswind.estimators.shifted_pool import likeness, shifted_sets
 from crosswind.models.form import extra_missing
 
 _PARTS = {item.name for item in fields(Answers)} | {"log_probabilities"}
@@ -27,6 +28,15 @@ def estimated(estimator: Estimator | Measure, source: Labelled, target: Answers,
     model or of others; measures need it, and with it the interval covers errors of their size.
     """
     return Prepared(estimator, source, pool)(target)
+
+
+class _Measured(NamedTuple):
+    """Measure, accuracy, family and rows of sets."""
+
+    measures: Floats
+    accuracies: Floats
+    families: NDArray[np.str_]
+    rows: NDArray[np.int64]
 
 
 class Prepared:
@@ -47,14 +57,19 @@ class Prepared:
             return why
         if isinstance(estimator, Measure):
             return self._by_map(estimator, target, without)
-        found = self._direct(target)
-        few = few_rows(len(source.answers)) if self.estimator.access.source else ()
-        found = replace(found, warnings=(*found.warnings, *few, *label_shift(source, target)))
+        found, shifted = self._direct(target), self.shifted(target)
+        few = few_rows(len(source.answers)) if estimator.access.source else ()
+        moved = (TEXT,) if shifted is not None and not estimator.corrects_labels else ()
+        found = replace(found, warnings=(*found.warnings, *few, *moved))
         if pool:
-            held = [item for item in self._errors if item.family != without]
             anchor = source.accuracy if len(source.answers) else found.accuracy
-            return self._with_pool(found, anchor, held, len(target))
+            return self._with_pool(found, anchor, self._errors(shifted, without), len(target))
         return self._with_rows(found, target)
+
+    def shifted(self, target: Answers) -> Fitted | None:
+        """The shares of the labels of a target that looks as under a shift of labels alone; None where it does not."""
+        fitted = fitted_shares(self.source, target)
+        return fitted if fitted is not None and fitted.told else None
 
     def _with_pool(self, found: Estimate, anchor: float, held: Sequence[Held], n: int) -> Estimate:
         if self.estimator.no_pool_interval:
@@ -73,8 +88,31 @@ class Prepared:
         return _as_estimate(self.estimator.estimate(self._fitted, target))
 
     @cached_property
-    def _errors(self) -> list[Held]:
-        return [Held(family_of(item), self._direct(item.answers).accuracy, item.accuracy, len(item.label)) for item in self.pool]
+    def _shifted_pool(self) -> list[Labelled]:
+        """The sets of the pool as they are, and with other shares of the labels."""
+        return [*self.pool, *shifted_sets(self.source, self.pool)]
+
+    def _sets(self, shifted: Fitted | None) -> tuple[list[Labelled], Floats]:
+        """The sets that it learns from for a target whose labels have shifted or not, and how much each resembles it."""
+        sets = list(self.pool) if shifted is None else self._shifted_pool
+        return sets, np.ones(len(sets)) if shifted is None else likeness(shifted, self.source, sets, len(self.pool))
+
+    def _errors(self, shifted: Fitted | None, without: str) -> list[Held]:
+        sets, like = self._sets(shifted)
+        plain = self._plain_errors if shifted is None else self._shifted_errors
+        chosen = zip(sets, plain, like.tolist(), strict=True)
+        return [replace(held, like=weight) for item, held, weight in chosen if family_of(item) != without]
+
+    @cached_property
+    def _plain_errors(self) -> list[Held]:
+        return [self._held(item) for item in self.pool]
+
+    @cached_property
+    def _shifted_errors(self) -> list[Held]:
+        return [*self._plain_errors, *(self._held(item) for item in self._shifted_pool[len(self.pool) :])]
+
+    def _held(self, item: Labelled) -> Held:
+        return Held(family_of(item), self._direct(item.answers).accuracy, item.accuracy, len(item.label))
 
     def _with_rows(self, found: Estimate, target: Answers) -> Estimate:
         estimator, source = self.estimator, self.source
@@ -95,61 +133,73 @@ class Prepared:
     # -- measures -------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _measured(self) -> tuple[Floats, Floats, NDArray[np.str_], NDArray[np.int64]]:
-        """Measure, accuracy, family and rows of the source, first, and of every set of the pool."""
+    def _measured(self) -> _Measured:
+        return self._measures_of(self.pool)
+
+    @cached_property
+    def _shifted_measured(self) -> _Measured:
+        return self._measures_of(self._shifted_pool)
+
+    def _measures_of(self, pool: Sequence[Labelled]) -> _Measured:
+        """Of the source, first where it is read, and of every set of the pool."""
         assert isinstance(self.estimator, Measure)
-        every = [*([self.source] if self.estimator.access.source else []), *self.pool]
+        every = [*([self.source] if self.estimator.access.source else []), *pool]
         measures = np.array([self.estimator.measure(item.answers) for item in every])
         accuracies, families = np.array([item.accuracy for item in every]), np.array([family_of(item) for item in every])
-        return measures, accuracies, families, np.array([len(item.label) for item in every])
+        return _Measured(measures, accuracies, families, np.array([len(item.label) for item in every]))
 
     def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
-        measures, accuracies = (part[self._measured[2] != without] for part in self._measured[:2])
-        line, mine = fitted_map(measures, accuracies), measure.measure(target)
-        if not np.isfinite([*measures, mine]).all():
+        shifted = self.shifted(target)
+        known = self._known(shifted, without)
+        line, mine = fitted_map(known.measures, known.accuracies), measure.measure(target)
+        if not np.isfinite([*known.measures, mine]).all():
             return "its measure is not finite for some rows"
         if line is None:
             return "its measure is the same number for every set of the pool, so that it tells no accuracies apart"
         warnings = []
-        if not measures.min() <= mine <= measures.max():
+        if not known.measures.min() <= mine <= known.measures.max():
             warnings.append("the measure lies outside those of the pool, so that the line is extrapolated")
         if line[0] < 0:
             warnings.append("on the pool the measure falls where accuracy rises, against what it is for")
-        held = self._held_out(without)
+        held = self._held_out(shifted, without)
         if isinstance(held, str):
             return held
         anchor = self.source.accuracy if len(self.source.answers) else _on(line, mine)
         found = Estimate(_on(line, mine), warnings=tuple(warnings))
         return self._with_pool(found, anchor, held, len(target))
 
-    def _held_out(self, without: str) -> list[Held] | str:
+    def _known(self, shifted: Fitted | None, without: str) -> _Measured:
+        known = self._measured if shifted is None else self._shifted_measured
+        chosen = known.families != without
+        return _Measured(*(part[chosen] for part in known))
+
+    def _held_out(self, shifted: Fitted | None, without: str) -> list[Held] | str:
         """Every set of the pool by a line that did not see its family; or why there is none."""
         assert isinstance(self.estimator, Measure)
-        measures, accuracies, families, rows = (part[self._measured[2] != without] for part in self._measured)
+        known, first = self._known(shifted, without), int(self.estimator.access.source)
+        sets, like = self._sets(shifted)
+        weights = np.append(np.ones(first), like[[family_of(item) != without for item in sets]])
         held = []
-        for family in dict.fromkeys(families[int(self.estimator.access.source) :].tolist()):
-            own = families == family
-            other = fitted_map(measures[~own], accuracies[~own])
+        for family in dict.fromkeys(known.families[first:].tolist()):
+            own = known.families == family
+            other = fitted_map(known.measures[~own], known.accuracies[~own])
             if other is None:
                 return f"its measure is the same number for every set of the pool but those of {family}, too few to fit a line"
-            sets = zip(measures[own], accuracies[own], rows[own], strict=True)
-            held += [Held(family, _on(other, x), y, n) for x, y, n in sets]
+            parts = (known.measures[own], known.accuracies[own], known.rows[own], weights[own])
+            held += [Held(family, _on(other, x), y, n, weight) for x, y, n, weight in zip(*parts, strict=True)]
         return held
 
-    def pool_error(self) -> float | None:
-        """The mean absolute error on the sets of the pool, families alike; a measure's by lines that did not see the family.
+    def pool_error(self, target: Answers | None = None, without: str = "") -> float | None:
+        """The mean absolute error on the sets of the pool, families alike; a measure's by lines that did not see the family. For a
+        `target` whose labels have shifted, on sets whose labels have, too. `without`: a family that is left out.
 
         None without a pool, or where the estimator refuses. Call it after a target was estimated.
         """
         if not self.pool:
             return None
-        held = self._held_out("") if isinstance(self.estimator, Measure) else self._errors
-        if isinstance(held, str):
-            return None
-        by: dict[str, list[float]] = {}
-        for item in held:
-            by.setdefault(item.family, []).append(abs(item.estimate - item.accuracy))
-        return float(np.mean([np.mean(errors) for errors in by.values()]))
+        shifted = None if target is None else self.shifted(target)
+        held = self._held_out(shifted, without) if isinstance(self.estimator, Measure) else self._errors(shifted, without)
+        return None if isinstance(held, str) else mean_error(held)
 
 
 def family_of(item: Labelled) -> str:

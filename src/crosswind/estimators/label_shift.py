@@ -10,6 +10,7 @@ not hold then, so that no estimator here is exact but by chance. How often it is
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.optimize import nnls
@@ -53,6 +54,9 @@ class Fitted(NamedTuple):
         return self.differs < DIFFERS and self.moved > MOVED and self.explained > EXPLAINED
 
 
+_fitted: WeakKeyDictionary[Labelled, WeakKeyDictionary[Answers, Fitted | None]] = WeakKeyDictionary()
+
+
 def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
     """A sentence where the target looks as under a shift of labels alone; none where it does not, or where it cannot be told."""
     found = fitted_shares(source, target)
@@ -61,6 +65,17 @@ def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
 
 def fitted_shares(source: Labelled, target: Answers) -> Fitted | None:
     """The shares of the labels that explain the target best; None where that cannot be told.
+
+    It is fitted once for a source and a target, and remembered as long as both are there: every estimator asks for it.
+    """
+    of_source = _fitted.setdefault(source, WeakKeyDictionary())
+    if target not in of_source:
+        of_source[target] = _fit(source, target)
+    return of_source[target]
+
+
+def _fit(source: Labelled, target: Answers) -> Fitted | None:
+    """See `fitted_shares`.
 
     Cells are an answer and a part of its confidence. The weights of the classes are fitted by non-negative least squares; the
     variance of a cell holds the chance of both sets.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crosswind.estimators.base import Estimate
 from crosswind.estimators.diagnosis import Finding
+from crosswind.estimators.intervals import DOUBT
 from crosswind.transforms.neighbourhood import pool_of_kind
 
 WIDTH = 100
@@ -19,11 +20,13 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Row:
-    """An estimator's answer. `pool_error`: its mean absolute error on the pool, kinds of change alike, None without one."""
+    """An estimator's answer. `pool_error`: its mean absolute error on the pool, kinds of change alike, None without one. `shifted`:
+    whether the labels look shifted, so that it learned from a pool with shifted labels."""
 
     estimator: str
     estimate: Estimate
     pool_error: float | None
+    shifted: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ class Estimates:
             found = best.estimate
             assert found.low is not None and found.high is not None
             ends = f"90% interval {found.low:.1%} to {found.high:.1%}"
-            return f"About {found.accuracy:.1%} of these {many} are right ({ends}), by {best.estimator}."
+            doubt = "; this is doubtful" if any(text.startswith(DOUBT) for text in found.warnings) else ""
+            return f"About {found.accuracy:.1%} of these {many} are right ({ends}), by {best.estimator}{doubt}."
         if not self.rows:
             return f"Nothing can be told of these {many}."
         if self.source and self.rows[0].pool_error is not None:
@@ -100,9 +104,10 @@ class Estimates:
             told.append(f"On {self.source_n:,} labelled rows of {self.source} {self.source_accuracy:.1%} of the answers are right.")
         if best is not None:
             kinds, points = len({change.family for change in pool_of_kind(self.kind)}), 100 * (best.pool_error or 0)
+            other = ", drawn so that their labels shift as those of the answers seem to" if best.shifted else ""
             told.append(
                 f"{best.estimator} erred least of those with an interval: by {points:.1f} points on average over {kinds} kinds of "
-                "change of the labelled rows, none of which it had learned from."
+                f"change of the labelled rows{other}, none of which it had learned from."
             )
             told.append("Its interval holds for shifts that mislead it no more than those changes do; others may.")
         told += [f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())]

@@ -330,6 +330,7 @@ def estimates(
     for item in wanted:
         access = item.access or Access()
         near, labelled = access.neighbourhood, sources[""]
+        why: Estimate | str
         if access.models > 1:
             continue
         if access.source and labelled is None:
@@ -348,11 +349,11 @@ def estimates(
                 sources.get(near) or labelled or _nothing(0),
                 pools.get(near, []),
             )
-            said = prepared(targets.get(near, targets[""]))
-            if isinstance(said, Estimate):
-                found.append(Row(item.name, said, prepared.pool_error()))
+            asked = targets.get(near, targets[""])
+            why = prepared(asked)
+            if isinstance(why, Estimate):
+                found.append(Row(item.name, why, prepared.pool_error(asked), prepared.shifted(asked) is not None))
                 continue
-            why = said
         left_out.append((item.name, why))
     return sorted(found, key=lambda row: (row.pool_error is None, row.estimate.low is None, row.pool_error or 0.0)), left_out
 

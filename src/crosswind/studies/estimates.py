@@ -112,7 +112,7 @@ class EstimateJobs:
         return made
 
 
-VERSION = 5
+VERSION = 6
 """Of what an estimate writes: raised when the same answers give another interval, or more is written."""
 
 
