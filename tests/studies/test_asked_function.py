@@ -17,11 +17,12 @@ NAMES = ("2", "10", "tern")
 
 
 def pictures(names: tuple[str, ...] = ("b", "a", "c"), side: int = 4) -> AttributedDataset:
-    """90 pictures whose first pixel is the number of their class among `names`."""
+    """90 pictures whose first pixel is the number of their class among `names`; no two are the same, or one could not test."""
     codes = np.arange(90) % len(names)
     frame = {"label": [names[code] for code in codes], "site": [f"s{i // len(names) % 2}" for i in range(90)]}
     x = np.zeros((90, side, side, 3), dtype=np.uint8)
     x[:, 0, 0, 0] = codes
+    x[:, 0, 0, 1] = np.arange(90)
     return cw.from_frame(frame, x)
 
 

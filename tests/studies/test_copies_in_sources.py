@@ -158,6 +158,13 @@ def test_the_same_bytes_in_two_folders_train_or_test(tmp_path: Path) -> None:
     assert len(np.intersect1d(ours, theirs)) == N
 
 
+def test_rows_that_all_hold_one_picture_leave_none_to_train_on() -> None:
+    frame = {"label": [f"l{row % 2}" for row in range(40)], "site": [f"s{row // 2 % 2}" for row in range(40)]}
+    dataset = cw.from_frame(frame, np.zeros((40, 4, 4, 3), dtype=np.uint8))
+    with pytest.raises(InputError, match="roles: leave no row to train on: the 40 rows of frame hold one and the same picture"):
+        cw.split(dataset, "label", ["site"], test=4)
+
+
 def test_an_official_split_that_tears_copies_is_refused(tmp_path: Path) -> None:
     frame = {**FRAME, "split": ["train"] * N + ["test"] * N}
     dataset = cw.from_frame(frame, twice(pixels()))

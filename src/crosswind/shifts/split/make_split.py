@@ -22,7 +22,7 @@ from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followe
 from crosswind.shifts.split.check import check_set
 from crosswind.shifts.split.classes import answers_as, class_map
 from crosswind.shifts.split.index import CellIndex, cell_index
-from crosswind.shifts.split.pictures import joined_units, said_of_copies, said_of_rows
+from crosswind.shifts.split.pictures import check_training_pool, joined_units, said_of_copies, said_of_rows
 from crosswind.shifts.split.plan import LAWS, ROLES, SetPlan, SplitPlan
 from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows, visit_law
 from crosswind.shifts.split.sampling import Environments, Grouping, default_attributes, grouping, sampling_weights
@@ -150,6 +150,7 @@ class _Study:
         fields = Fields("shift", "draw" if self.plan.dataset_size is None else "dataset_size")
         derived = self.dataset.derived
         mode = "rows" if derived is None or self.index.n_values == 1 else {"fixed": "fixed", "per-visit": "visits"}[derived.mode]
+        check_training_pool(self.dataset, self.deal.pool("train").total)
         return allot(self.form, self.deal.pool("train"), mode, self._draw(), seed_of(seed, "train"), fields)
 
     @cached_property

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import InputError
 from crosswind.data.contents import names_of
 from crosswind.data.dataset import AttributedDataset
 
@@ -42,6 +43,17 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
         dataset.cache[key] = _joined(_own(dataset), names) if repeated else None
     joined: Ints | None = dataset.cache[key]
     return joined
+
+
+def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
+    """Raises `InputError` where no row is left to train on, `rows` of them, because too many rows hold the same."""
+    joined = None if rows else joined_units(dataset)
+    if joined is None:
+        return
+    units = len(np.unique(joined))
+    held = f"are only {units:,} different {dataset.shows}s" if units > 1 else f"hold one and the same {dataset.shows}"
+    problem = f"leave no row to train on: the {len(joined):,} rows of {dataset.name} {held}, and one that tests does not train"
+    raise InputError("roles", problem)
 
 
 def held_by(dataset: AttributedDataset) -> list[NDArray[np.uint64]]:
