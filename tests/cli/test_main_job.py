@@ -32,8 +32,11 @@ def said(arguments: list[str], capsys: Any) -> str:
 
 
 def test_every_run_is_finished(store: Path, capsys: Any) -> None:
-    status = json.loads(said(["status", str(store), "--json"], capsys))
-    assert status == [
+    (status,) = json.loads(said(["status", str(store), "--json"], capsys))
+    texts = [warning["text"] for warning in status.pop("warnings")]
+    # Four steps move the weights of its groups by next to nothing, and a run that does nothing of its own says so.
+    assert len(texts) == 2 and texts[0].startswith("groupdro: its own term stayed below 1%") and "asked" in texts[1]
+    assert [status] == [
         {
             "name": "demo",
             "pending": 0,

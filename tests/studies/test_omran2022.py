@@ -44,7 +44,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     synsets = sorted(set(re.findall(r"n\d{8}", find_study("omran2022/class-splits")[1].read_text(encoding="utf-8"))))
     assert len(synsets) >= 310
     picture = encoded((90, 60, 30), "x.jpg")
-    made = {f"{part}/{synset}/{i}.JPEG": picture for synset in synsets for part, n in (("train", 3), ("val", 1)) for i in range(n)}
+    names = [f"{part}/{synset}/{i}.JPEG" for synset in synsets for part, n in (("train", 3), ("val", 1)) for i in range(n)]
+    made = {name: picture + name.encode() for name in names}  # after its end, so that no two files hold the same
     written(folder / "imagenet", made | {"LOC_synset_mapping.txt": "\n".join(f"{name} it" for name in synsets).encode()})
     return folder
 

@@ -21,7 +21,7 @@ from tests.data.digit_files import CODES, idx_bytes
 from tests.data.factor_files import norb_bytes, write_hdf5
 from tests.data.spoiled import refused, refused_or_the_same
 
-from crosswind.data.archives import arrays
+from crosswind.data.archives import arrays, checks
 from crosswind.data.archives.arrays import (
     IDX,
     Expected,
@@ -368,6 +368,13 @@ def endless(path: Path) -> None:
         pass
 
 
+def asleep(path: Path) -> None:
+    """A reader that waits for a thread which got no memory."""
+    import threading
+
+    threading.Event().wait()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("reader", "words"),
@@ -375,9 +382,13 @@ def endless(path: Path) -> None:
         (kill, r"ended a process of 8,192 MB of memory \(signal 11\)"),
         (gluttony, r"ended a process of 8,192 MB of memory \(MemoryError\)"),
         (endless, "does not end"),
+        (asleep, r"ended a process of 8,192 MB of memory \(it stood still\)"),
     ],
 )
-def test_a_reader_that_dies_is_one_sentence(tmp_path: Path, reader: Callable[[Path], None], words: str) -> None:
+def test_a_reader_that_dies_is_one_sentence(
+    tmp_path: Path, reader: Callable[[Path], None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "STILL_SECONDS", 5.0)
     (tmp_path / "a.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
     refused(tmp_path / "a.h5", words, lambda path: tried(reader, path, seconds=3 if reader is endless else 60))
 

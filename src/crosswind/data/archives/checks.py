@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -32,6 +33,8 @@ Tell = Callable[[str, int, int], None]
 _tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
 TOLD = 64 << 20
 """Reading is told after each so many bytes; smaller files are read in a moment."""
+LOOK_SECONDS, STILL_SECONDS = 0.5, 30.0
+"""How often a child process that reads is looked at, and how long it may do nothing at all."""
 
 _STARTS = {
     b"PK\x03\x04": "zip",
@@ -128,6 +131,50 @@ def damage(label: object) -> Iterator[None]:
         raise DataError(f"{label} {what}: {reason(error)}") from None
 
 
+class _Watch:
+    """Ends a child process that takes too long, or that waits for itself. `late`, `still`: which of the two it did.
+
+    A library that gets no memory for a thread may wait for it for ever. A process that waits for a disk is in another state, and
+    one that works takes processor time. Only Linux tells either.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.late = self.still = False
+        self._seconds, self._over = seconds, threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, child: subprocess.Popen[str]) -> None:
+        """Watch a process until `end`."""
+        self._thread = threading.Thread(target=self._look, args=(child,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Leave the process alone."""
+        self._over.set()
+
+    def _look(self, child: subprocess.Popen[str]) -> None:
+        began = moved = time.monotonic()
+        last: tuple[str, int] | None = None
+        while not self._over.wait(LOOK_SECONDS):
+            now, state = time.monotonic(), _state_of(child.pid)
+            if state is None or state[0] != "S" or state != last:
+                moved, last = now, state
+            self.still = now - moved >= STILL_SECONDS
+            self.late = not self.still and now - began >= self._seconds
+            if self.still or self.late:
+                child.kill()
+                return
+
+
+def _state_of(pid: int) -> tuple[str, int] | None:
+    """What a process does, as one letter, and its processor time in clock ticks; None where that is not told."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return fields[0], int(fields[11]) + int(fields[12])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, seconds: float = 3600) -> None:
     """Let a child process of at most `limit` bytes of memory read a file of which nobody knows whether it is as published.
 
@@ -141,16 +188,10 @@ def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, se
     command = [sys.executable, "-P", "-c", code, str(path), str(limit)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     tell = _tell.get() or (lambda stage, done, total: None)
-    late = threading.Event()
+    watch = _Watch(seconds)
     with tempfile.TemporaryFile() as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True) as child:
-
-            def stop() -> None:
-                late.set()
-                child.kill()
-
-            timer = threading.Timer(seconds, stop)
-            timer.start()
+            watch.begin(child)
             try:
                 for line in child.stdout or ():
                     tell(f"checking {path.name}", *map(int, line.split()))
@@ -158,13 +199,13 @@ def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, se
                 child.kill()
                 raise
             finally:
-                timer.cancel()
+                watch.end()
         errors.seek(0)
         printed = errors.read().decode(errors="replace")
-    if late.is_set():
+    if watch.late:
         raise DataError(f"{path} is damaged: reading it does not end")
     if child.returncode:
-        said = (printed.strip().splitlines() or [""])[-1]
+        said = "it stood still" if watch.still else (printed.strip().splitlines() or [""])[-1]
         _, found, sentence = said.partition("DataError: ")
         died = f"reading it ended a process of {limit >> 20:,} MB of memory ({said or f'signal {-child.returncode}'})"
         raise DataError(sentence if found else f"{path} is damaged: {died}")
