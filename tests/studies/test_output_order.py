@@ -64,8 +64,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = place / "known" / str(number)
         folder.mkdir(parents=True)
         for row in range(10):
-            level = 20 * number + (1 if row == 0 else 0)
-            Image.fromarray(np.full((4, 4), level, dtype=np.uint8)).save(folder / f"{row}.png")
+            grey = np.full((4, 4), 20 * number + (1 if row == 0 else 0), dtype=np.uint8)
+            grey.flat[row] += 1  # no two rows are one picture
+            Image.fromarray(grey).save(folder / f"{row}.png")
     (place / "new").mkdir()
     for row in range(60):
         Image.fromarray(np.full((4, 4), 20 * (row % 12), dtype=np.uint8)).save(place / "new" / f"{row}.png")
