@@ -86,7 +86,7 @@ def test_only_training_batches_are_augmented(name: str, monkeypatch: pytest.Monk
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
     found = run(method, model="small-cnn", steps=12)
-    assert calls == [16] * 12
+    assert calls == [16] * 12 + [60], "and once all 60 training pictures, to tell how far they were moved"
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
     untouched = run(method, model="small-cnn", steps=0).predictions["last"]
     for part in ("validation", "test"):

@@ -83,7 +83,7 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
     found = run(ImageNet(), model="small-cnn", steps=12)
-    assert calls == [16] * 12
+    assert calls == [16] * 12 + [60], "and once all 60 training pictures, to tell how far they were moved"
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
     untouched = run(ImageNet(), model="small-cnn", steps=0).predictions["last"]
     for name in ("validation", "test"):

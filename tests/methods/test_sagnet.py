@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.methods.digits import STUDY
-from tests.training.world import DATA, Sets, rows_of, run, split
+from tests.training.world import DATA, Sets, rows_of, run, same_weights, split
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -23,6 +23,7 @@ from crosswind.methods.sagnet import EPS, SagNet, StyleNetwork, restyled, styles
 from crosswind.models.build import build_model, unnamed
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
+from crosswind.training.own_action import OwnAction
 
 INFO = Info(InputSpec.image(8, 8, 3), 2, 60, batch=16)
 
@@ -303,7 +304,8 @@ def test_style_network_begins_and_stays_another_one() -> None:
 
 
 def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 steps restyle twice each; what validation and test sets are predicted with is the model alone, a row at a time as well."""
+    """4 steps restyle twice each, and looks at their gradients as often with and without the term; what validation and test sets
+    are predicted with is the model alone, a row at a time as well."""
     calls: list[int] = []
     plain = restyled
 
@@ -313,7 +315,11 @@ def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(sagnet, "restyled", counted)
     found = run(SagNet(), model="small-cnn", steps=4)
-    assert calls == [16] * 8
+    assert found.action["looks"] == 2 and calls == [16] * 2 * (4 + 2 * 2)
+    calls.clear()
+    monkeypatch.setattr(OwnAction, "due", lambda self, step: False)
+    assert same_weights(run(SagNet(), model="small-cnn", steps=4), found)
+    assert calls == [16] * 2 * 4
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = found.weights("last").items()
     model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})

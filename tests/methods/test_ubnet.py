@@ -110,8 +110,8 @@ def test_the_first_network_is_erms_is_frozen_and_never_in_training_mode() -> Non
             assert not any(part.training for part in modules["model"].modules()) and modules["combined"].training
             return super().loss(modules, batch, state)
 
-    run(Watched(), model="small-cnn", steps=6, base=base)
-    assert len(seen) == 6
+    found = run(Watched(), model="small-cnn", steps=6, base=base)
+    assert len(seen) == 6 + 2 * found.action["looks"], "in steps, and twice at each look at them"
     kept = {f"model.{key}": value for key, value in seen[-1].state_dict().items()}
     assert all(torch.equal(value, kept[key]) for key, value in base.items()), "statistics of batch norms too"
 

@@ -31,7 +31,7 @@ from crosswind.training.settings import TrainingSettings
 if TYPE_CHECKING:
     from crosswind.training.loader import EvaluationRows
 
-__all__ = ["MOST_LOOKS", "STEPS_A_LOOK", "OwnAction", "declared_action", "look_steps", "moved_levels"]
+__all__ = ["MOST_LOOKS", "SPAN", "STEPS_A_LOOK", "OwnAction", "declared_action", "look_steps", "moved_levels"]
 
 MAIN = "main"
 """The optimiser of what answers."""
@@ -39,6 +39,8 @@ MOST_LOOKS, LEAST_LOOKS = 8, 2
 """Looks at a stage, beside that before its first validation."""
 STEPS_A_LOOK = 200
 """Steps of a stage for each look above the least: two gradients in so many are a hundredth of its time."""
+SPAN = "look at the method's own term"
+"""What a look is called in a trace, which else would show it as part of a training step."""
 PICTURES = 64
 """Training pictures by which augmentations are measured."""
 
@@ -102,12 +104,13 @@ class OwnAction:
         """Take both losses and gradients on a batch, with `number` as the seed of all that is drawn; the run is left as it is."""
         began = time.perf_counter()
         assert self._without is not None
-        with _untouched(self._context.modules, self._settings.device):
-            total, slopes = self._taken(self._method, dict(self._context.state), batch, number)
-        state = self._begun(self._without) if self.action.anew else dict(self._context.state)
-        with _untouched(self._context.modules, self._settings.device):
-            other, others = self._taken(self._without, state, batch, number)
-        self._waiting.append((batch.step, _shares(total, slopes, other, others)))
+        with torch.profiler.record_function(SPAN):
+            with _untouched(self._context.modules, self._settings.device):
+                total, slopes = self._taken(self._method, dict(self._context.state), batch, number)
+            state = self._begun(self._without) if self.action.anew else dict(self._context.state)
+            with _untouched(self._context.modules, self._settings.device):
+                other, others = self._taken(self._without, state, batch, number)
+            self._waiting.append((batch.step, _shares(total, slopes, other, others)))
         self.seconds += time.perf_counter() - began
 
     def settle(self) -> None:
