@@ -37,7 +37,7 @@ def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(tmp_path
         assert (action is None) == (row["method"] == "erm")
         if action is not None:
             largest = max(action["share_of_loss"], action["share_of_gradient"])
-            assert (largest < 0.01) == (row["method"] == "deepcoral") and action["look_seconds"] > 0
+            assert (largest < 0.01) == (row["method"] == "deepcoral")
     capsys.readouterr()
     assert _status(["status", str(out)]) == 0
     printed = capsys.readouterr().out

@@ -14,7 +14,6 @@ WORDS = {
     "share_of_loss": "own share of the loss, the largest seen, %",
     "share_of_gradient": "own share of the gradient, the largest seen, %",
     "looks": "steps looked at",
-    "look_seconds": "seconds that looking took",
     "moved_grey_levels": "grey levels that pictures were moved, of 255",
     "moved_units": "units of the inputs that rows were moved",
     "repeated_share": "share of an epoch that is rows which stand there again, %",

@@ -10,7 +10,6 @@ more.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -74,12 +73,11 @@ def look_steps(length: int, first: int, switches: Sequence[int] = ()) -> list[in
 
 
 class OwnAction:
-    """The looks of one run. `shares`: those so far, read from the device at validations. `seconds`: what they took."""
+    """The looks of one run. `shares`: those so far, read from the device at validations."""
 
     def __init__(self, method: Method, info: Info, context: LoopContext, settings: TrainingSettings) -> None:
         self.action = declared_action(method)
         self.shares: list[Share] = []
-        self.seconds = 0.0
         self._method, self._context, self._settings = method, context, settings
         self._switches = method.switch_steps(info.steps)
         self._without: Method | None = replace(method, **self.action.idle) if self.action.idle else None  # type: ignore[type-var]
@@ -102,7 +100,6 @@ class OwnAction:
 
     def look(self, batch: Batch, number: int) -> None:
         """Take both losses and gradients on a batch, with `number` as the seed of all that is drawn; the run is left as it is."""
-        began = time.perf_counter()
         assert self._without is not None
         with torch.profiler.record_function(SPAN):
             with _untouched(self._context.modules, self._settings.device):
@@ -111,7 +108,6 @@ class OwnAction:
             with _untouched(self._context.modules, self._settings.device):
                 other, others = self._taken(self._without, state, batch, number)
             self._waiting.append((batch.step, _shares(total, slopes, other, others)))
-        self.seconds += time.perf_counter() - began
 
     def settle(self) -> None:
         """Read what was looked at from the device, which the loop does where it waits for it anyway."""
@@ -148,7 +144,7 @@ class OwnAction:
         if not self.shares:
             return {}
         largest = {f"share_of_{name}": max(getattr(share, name) for share in self.shares) for name in ("loss", "gradient")}
-        return {**largest, "looks": float(len(self.shares)), "look_seconds": self.seconds}
+        return {**largest, "looks": float(len(self.shares))}  # no time: the same run has the same numbers
 
     def doubts(self) -> list[str]:
         """That the method's own term was next to nothing, where it was so at every look."""

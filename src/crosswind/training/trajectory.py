@@ -36,7 +36,7 @@ class Trajectory:
     does so, validation sets are as the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its
     numbers must be told, a sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`. `exhibits`:
     what the method shows. `action`: what the method did beside plain training, in numbers by name: `share_of_loss` and
-    `share_of_gradient`, the largest at `looks` steps, which took `look_seconds`; and what the method itself measures, such as
+    `share_of_gradient`, the largest at `looks` steps; and what the method itself measures, such as
     `moved_grey_levels`.
     """
 
