@@ -378,8 +378,8 @@ def check(out: Path, printed: str) -> int:
     reader.feed((out / "report.html").read_text(encoding="utf-8"))
     raw = Raw(out)
     wanted = expected(raw)
-    # Tables of single rows' answers and of learning curves are recomputed in test_rows.py.
-    of_rows = ("confusion-", "curves-", f"cells-{next(iter(raw.resolved['data']))}-")
+    # Tables of single rows' answers and of learning curves are recomputed in test_rows.py, that of actions in test_idle_methods.py.
+    of_rows = ("confusion-", "curves-", "actions", f"cells-{next(iter(raw.resolved['data']))}-")
     reader.found = [(name, rows) for name, rows in reader.found if not name.startswith(of_rows)]
     assert [name for name, _ in wanted] == [
         next((short for short, _ in wanted if name == short or name.startswith(f"{short}-{raw.name}-")), name)
@@ -387,6 +387,8 @@ def check(out: Path, printed: str) -> int:
     ]
     for (name, rows), (_, found) in zip(wanted, reader.found, strict=True):
         assert found == rows, name
+    before, _, actions = printed.partition("What methods did beside plain training")
+    printed = before + actions[max(actions.find("Where the time went"), 0) :]
     blocks = text_tables(printed)
     order = ("accuracy", "difference", "worst-group", "ece")
     for place in range(len(raw.resolved["selection"])):
@@ -434,4 +436,4 @@ def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str
     settings = ["--scale", "tiny", "--set", "seeds=2", "--set", "claims=[]"]
     assert _status(["run", "demo", "--workers", "2", "--out", str(out), *settings]) == 0
     # GroupDRO's twelve groups of two shifts, each named by numbers and with its weight.
-    assert check(out, reported(out)) == 196 + 2 * len(PARTS) + 2 * 12
+    assert check(out, reported(out)) == 198 + 2 * len(PARTS) + 2 * 12
